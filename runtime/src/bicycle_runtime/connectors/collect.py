@@ -1,7 +1,7 @@
 """The collect sink: published records as Python objects in the driver, for tests.
 
-Values come back equal to what the last operator gave: dataclasses, tuples and sets stay what they
-are. What was collected lives as long as the process, so exactly-once means: within one process.
+Values come back equal to the last operator's results: dataclasses, tuples and sets keep their
+types. Collected values live as long as the process, so exactly-once means: within one process.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CollectSink(StagedPublication, Sink):
         values: list[Any] = []
         for file in self.staged_files(state):
             values += _unframe(read_staged(self._services.storage, file))
-        if self._has_published(epoch):  # By another driver, while this one stood still.
+        if self._has_published(epoch):  # By another driver, while this one was stopped.
             return
         self._records += values
         self._records.published_epochs[self.spec.vertex_id] = epoch

@@ -43,7 +43,8 @@ class CollectionOptions:
 class CollectionReader:
     """Holds all items; a slice is a range of indexes.
 
-    It gives copies: a task that runs again must not get what a function has changed in place.
+    It returns copies: a task that runs again must not get objects that a function has changed in
+    place.
     """
 
     items: Sequence[Any]

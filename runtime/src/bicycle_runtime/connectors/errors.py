@@ -1,7 +1,7 @@
 """Errors of connectors: unknown names or options, bad input, failed output.
 
-Codes 17xx, and 269x of streams, 280x of PostgreSQL, 30xx of lakes, 31xx of HTTP; those of Kafka are
-in its own room. They name the vertex or the file, so that a user can act without reading a log.
+Codes 17xx, and 269x of streams, 280x of PostgreSQL, 30xx of lakes, 31xx of HTTP; Kafka's are in its
+own room. They name the vertex or the file, so that a user can act without reading a log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The generator source: seven words in a cycle, one every ``rate_ms``.
 
 The offset is the sequence number. The time of the first word is in the state, so that a restarted
-job goes on in the same rhythm instead of starting a new one.
+job continues in the same rhythm instead of starting a new one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class GeneratorSource(SnapshotsState, Source):
         self._next = offsets.get(SHARD, 0)
         now_ms = self._clock.now_ms()
         self._started_ms = int(state.get("started_ms", now_ms))
-        # The clock may have been set back meanwhile: what was given before was due by then.
+        # The clock may have been set back meanwhile: earlier words were due by then.
         given_ms = (self._next - 1) * self._options.rate_ms
         self._elapsed_ms = max(now_ms - self._started_ms, given_ms)
         self._began = self._clock.monotonic()

@@ -30,7 +30,7 @@ class JournalSegments:
     """Reads ranges of a journal; a picklable value for driver and workers.
 
     Args:
-        storage: Where the segments lie.
+        storage: The location of the segments.
         prefix: Their folder.
     """
 
@@ -82,9 +82,9 @@ class Journal:
     Used by one thread at a time per method.
 
     Args:
-        segments: Where it lies.
+        segments: The location of the journal.
         segment_bytes: Size at which a new segment begins.
-        position: Where reading goes on; the journal's end when there are no segments.
+        position: The position from which to read; the journal's end when there are no segments.
         is_synced: Whether lines survive a crash of the machine, not only of the process.
 
     Raises:

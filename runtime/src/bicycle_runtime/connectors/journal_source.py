@@ -1,8 +1,8 @@
 """Sources of transient input: they journal it, and epochs read the journal.
 
 A subclass receives on a thread of its own, and reads lines back. Its shard is ``journal``, offsets
-are bytes of it. What is journalled is read exactly once; it is removed some epochs after its output
-was published. When too much waits unread, the receiver is to take no more.
+are bytes of it. Journalled lines are read exactly once; they are removed some epochs after their
+output was published. When too much waits unread, the receiver must pause.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEXT_POLL_MS = 20
 class Receiving(Protocol):
     """A thread that fills a journal until it is stopped.
 
-    ``read_position`` is told how far the journal was read.
+    ``read_position`` is the position up to which the journal was read.
     """
 
     read_position: int
@@ -62,7 +62,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
         spec: The connector.
         segment_bytes: Size at which a new file of the journal begins.
         epochs_min: Journal of so many published epochs is kept, for a fall back to an older one.
-        is_synced: Whether what is received survives a crash of the machine.
+        is_synced: Whether received lines survive a crash of the machine.
     """
 
     default_parallelism_max = 1
@@ -88,7 +88,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
 
         Args:
             journal: It is open.
-            position: What was read of it.
+            position: The position up to which it was read.
             state: Of the epoch sealed last, or empty.
         """
 
@@ -102,7 +102,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
         """Open the journal, then begin to receive.
 
         Raises:
-            JOURNAL_DAMAGED: what was received and not read is gone.
+            JOURNAL_DAMAGED: lines received and not read are lost.
         """
         self._next = offsets.get(SHARD, 0)
         self._segments = _segments(services)

@@ -1,6 +1,6 @@
 r"""Lines of text: records from lines, and the base of sources and sinks of lines.
 
-Out: strings as they are, everything else as JSON. What has no such form is said with an exception
+Out: strings as they are, everything else as JSON. A record without such a form raises an exception
 that the sink's ``on_error`` settles. In: a block of lines is decoded in one step; only when that
 fails is it taken apart line by line, so that every bad line is named and every good one kept. Only
 ``\n`` ends a line; a ``\r`` before it is dropped.
@@ -55,7 +55,7 @@ def json_lines(values: Sequence[Any]) -> bytes:
 
 def _json_lines(values: Sequence[Any], format_name: str) -> bytes:
     # hot path: encode_lines writes 7 M small dataclasses/s, a join over encode() 2 M/s. It never
-    # lets go of an iterator (msgspec 0.22), so it gets a list.
+    # releases an iterator (msgspec 0.22), so it gets a list.
     rows = list(values.rows() if isinstance(values, ColumnRecords) else values)
     try:
         return _encoder.encode_lines(rows)
@@ -120,7 +120,7 @@ class LineOffsets(Sequence[int]):
 
     Args:
         block: The lines.
-        left_out: Numbers of lines that gave no record.
+        left_out: Numbers of lines without a record.
     """
 
     def __init__(self, block: LineBlock, left_out: frozenset[int] = frozenset()) -> None:

@@ -23,7 +23,7 @@ class OpenAge:
         """Start with output of a given age, instead of the previous output.
 
         Args:
-            what: Tells it from what is held later.
+            what: Distinguishes it from output held later.
             clock: The time.
             age_ms: Since its first record, in ms.
         """

@@ -30,7 +30,7 @@ class Patience:
     Args:
         vertex: Of the sink, for logs and errors.
         timeout_ms: It waits no longer than this for one epoch.
-        is_away: Tells whether an error may be gone when the act is tried again.
+        is_away: Returns whether an error may pass when the act is tried again.
         given_up: Makes an error of the ms that were waited and of the last error.
 
     Attributes:

@@ -70,7 +70,7 @@ class ConnectorRegistry:
     Args:
         sources: Word -> ``"module:Class"``.
         sinks: Likewise.
-        refusals: What could not be registered.
+        refusals: The refused registrations.
         offers: Parts of the runtime.
     """
 
@@ -172,7 +172,7 @@ class ConnectorRegistry:
 def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
     """Return the registry of built-in connectors and some extensions.
 
-    1. Our own hooks come first, so that nobody takes their words.
+    1. Our own hooks come first, so that no extension takes their words.
     2. Each extension is loaded and asked by itself: whatever it raises becomes a refusal.
     """
     sources, sinks = builtin.bicycle_sources(), builtin.bicycle_sinks()

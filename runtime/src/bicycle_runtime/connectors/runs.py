@@ -1,8 +1,8 @@
 """Runs: the owners of epochs that a table records as written.
 
-A table remembers the last epoch of each *run*, a random name that begins with a job and stands in
-the manifest. A job that goes on elsewhere, or writes epochs once more, begins a run of its own: two
-jobs of one savepoint never take each other's epochs for theirs.
+A table remembers the last epoch of each *run*, a random name that begins with a job and is in the
+manifest. A job that continues elsewhere, or writes epochs once more, begins a run of its own: two
+jobs of one savepoint never take each other's epochs for their own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def run_of(state: Mapping[str, Any], place: str, *, is_again: bool = False) -> s
     """Return the run of a starting sink: of its state, or a new name.
 
     Args:
-        state: What the last sealed epoch says of the sink.
-        place: Where the state of the sink lies now.
-        is_again: Whether epochs of the run are written a second time, so that it cannot go on.
+        state: The sink's state in the last sealed epoch.
+        place: The current location of the sink's state.
+        is_again: Whether epochs of the run are written a second time, so that it cannot continue.
     """
     if "run" in state and not is_again and state.get("place", place) == place:
         return str(state["run"])

@@ -1,6 +1,6 @@
 """A connector's options from its graph properties, with errors for the vertex.
 
-Beside properties the graph gives a connector payloads: here, the declared type of its records.
+Beside properties the graph has payloads of a connector: here, the declared type of its records.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def codec_for(
 
     Args:
         spec: The connector.
-        role: What the format is of, as the option has it: ``value`` for ``value_format``.
+        role: The subject of the format, as in the option: ``value`` for ``value_format``.
         name: Of the format.
-        record_type: Declared type of what it reads or writes; None when there is none.
+        record_type: Declared type of its records; None when there is no type.
         options: Of the format, as they were given.
 
     Raises:

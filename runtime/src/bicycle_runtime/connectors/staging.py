@@ -91,7 +91,7 @@ class StagedWriter:
         task: Where to stage.
         file_name: Name of the staged file below the task's prefix.
         encode: Records to bytes, called once per batch, and again for its single records when it
-            raised. What it gives may be dropped, so it must not count on being written.
+            raised. Its results may be dropped, so it must not count on being written.
         takes_rows: Whether it takes ``ColumnRecords`` beside lists; see ``RowWriter``.
     """
 

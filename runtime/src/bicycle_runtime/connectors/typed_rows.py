@@ -41,10 +41,10 @@ def records_of(
 
     Args:
         rows: Some.
-        record_type: What they become; None or dict leaves them dicts.
-        offsets: Where each stood, rising.
-        next_offset: Where reading goes on.
-        timestamp_field: Field with the event time; empty for none.
+        record_type: The type of the records; None or dict leaves dicts.
+        offsets: The offset of each record, rising.
+        next_offset: The next offset to read.
+        timestamp_field: Field with the event time, or an empty text.
     """
     batch = _convert(rows, record_type, offsets, next_offset)
     if timestamp_field:
@@ -135,7 +135,7 @@ def _check(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> Sou
             reason = f"no event time in field {field!r}: {error}"
             failures.append(BadRecord(offset=offset, raw=raw, reason=reason))
     if len(kept) == len(found):
-        batch.timestamps = times  # Times as texts: the records stay as they lie.
+        batch.timestamps = times  # Times as texts: the records stay unchanged.
         return batch
     failures.sort(key=lambda failure: failure.offset)
     return SourceBatch(

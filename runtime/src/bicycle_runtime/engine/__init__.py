@@ -1,5 +1,5 @@
 """The way from graph to epochs: the epoch loop, and the executors of stages.
 
-``loop`` decides when an epoch runs, ``epoch`` is what running one means, and an executor does what
-the epoch's orders say: ``spark``, or ``local``. The only room that imports ``pyspark``.
+``loop`` decides when an epoch runs, ``epoch`` defines the steps of an epoch, and an executor
+carries out the epoch's orders: ``spark``, or ``local``. The only room that imports ``pyspark``.
 """

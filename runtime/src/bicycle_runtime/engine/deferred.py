@@ -1,7 +1,7 @@
 """An executor that starts on first use, so that a look at the input is cheap.
 
-A job that finds nothing new to read, or only has to publish what is sealed, needs no Java. While it
-waits for input the executor gets ready beside it.
+A job without new input, or with only sealed output to publish, needs no Java. While it waits for
+input the executor gets ready beside it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeferredExecutor:
     """Starts another executor at the first epoch that has tasks.
 
     Args:
-        executor: What runs the tasks.
+        executor: The executor of the tasks.
         starting: Is entered around the start, to show it.
     """
 

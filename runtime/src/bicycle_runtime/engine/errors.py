@@ -17,7 +17,7 @@ class EpochFailedError(BicycleError):
     )
 
 
-# `operator`, `source`, `shard`, `offset` and `end_offset` tell what it was at.
+# `operator`, `source`, `shard`, `offset` and `end_offset` locate the error.
 WORKER_ENDED = EpochFailedError.row(
     "BIC-1808",
     "a Python worker ended with {how} in epoch {epoch} of job {job!r}, in operator {told}, "

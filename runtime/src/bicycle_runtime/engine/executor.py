@@ -17,7 +17,7 @@ class Executor(Protocol):
     def start(self, image: JobImage) -> None:
         """Get ready for a job. Called before the first epoch, and again when it is rescaled.
 
-        What an earlier image left in workers is closed; it may come back under another run id.
+        Programs of an earlier image in workers are closed; it may come back under another run id.
         """
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:

@@ -1,13 +1,12 @@
 """Adoption of another job's epoch: it is put into an empty checkpoint directory.
 
 The epoch comes from a savepoint, or is the newest published one of any checkpoint directory. Its
-manifest is written last and makes it the job's last epoch; until then ``restore.unfinished`` stands
-there, so that what a crash leaves is neither taken for a checkpoint nor for an empty place. The
+manifest is written last and makes it the job's last epoch; until then ``restore.unfinished``
+exists, so that the files of a crash are neither taken for a checkpoint nor for an empty place. The
 source is only read, and a savepoint may be used any number of times.
 
 Another version of a job may run in its *shadow*: on a fork of it, in a folder of its checkpoint
-directory. Handing over is one epoch of the job, with the state that the shadow has made and all
-else as it stood.
+directory. Handing over is one epoch of the job, with the shadow's state and all else unchanged.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def find_origin(storage: Storage) -> Origin:
     """Return the epoch that a savepoint, or a checkpoint directory, offers.
 
     Raises:
-        CHECKPOINT_MISSING: no epoch that is published lies there.
+        CHECKPOINT_MISSING: it has no published epoch.
         BicycleError: it is a savepoint that cannot be used, see ``read_savepoint``.
     """
     try:
@@ -111,7 +110,7 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
 def fork(source: Storage, target: Storage, *, job: str) -> Manifest:
     """Start a shadow from the newest published epoch of a job, which may be running.
 
-    Nothing of connectors goes along: a shadow starts none.
+    Files of connectors are not copied: a shadow starts no connector.
 
     Raises:
         CHECKPOINT_MISSING: the job has no such epoch.
@@ -138,8 +137,8 @@ def is_same_work(followed: Manifest, shadow: Manifest) -> bool:
 def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], None]) -> int | None:
     """Continue a stopped job with the state of its shadow, if that has caught up.
 
-    The epoch that is sealed reads and publishes nothing: offsets, and what sinks and sources keep,
-    are those of the epoch before. Until it is sealed nothing has happened.
+    The sealed epoch reads and publishes nothing: offsets, and the states of sinks and sources, are
+    unchanged from the epoch before. Until it is sealed nothing has happened.
 
     Args:
         shadow: Checkpoint storage of the shadow.
@@ -148,7 +147,7 @@ def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], N
 
     Returns:
         The epoch; None when the shadow is of another epoch, or output of the last one is not
-        visible yet: then the job goes on with its own state.
+        visible yet: then the job continues with its own state.
 
     Raises:
         COPY_REFUSED: a file of the shadow is missing or damaged; nothing was sealed.
@@ -221,7 +220,7 @@ def refuse_unfinished_restore(storage: Storage) -> None:
     """Refuse to start a job in a directory with an interrupted restore.
 
     Raises:
-        RESTORE_UNFINISHED: somebody who put an epoch there was interrupted.
+        RESTORE_UNFINISHED: a restore to this place was interrupted.
     """
     if not storage.exists(RESTORE_CLAIM):
         return
@@ -253,7 +252,7 @@ def _claim(target: Storage) -> None:
 def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
     """Return the files of an epoch and the two that make it count.
 
-    A savepoint records size and checksum of everything, also of what connectors keep.
+    A savepoint records size and checksum of everything, also of connectors' files.
     """
     content = content_of(origin.storage, origin.manifest.epoch)
     paths = epoch_paths(origin.manifest.epoch)

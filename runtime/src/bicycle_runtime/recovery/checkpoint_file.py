@@ -1,9 +1,9 @@
 """A checkpoint as a separate file: a ``CheckpointState``, version, checksum.
 
-The file begins with the bytes of ``CheckpointState.serialize``. Behind them, little-endian, stands
-what that layout lacks: ``stream_len u32, stream, created_at_ms u64``; ``n_metadata u32``, then per
-entry, sorted, ``key_len u32, key, value_len u32, value``. The end is a ``trailer`` with the word
-``BICC``. A reader that knows the old layout only, and ignores what follows, can read the file.
+The file begins with the bytes of ``CheckpointState.serialize``. Behind them, little-endian, are the
+fields that this layout lacks: ``stream_len u32, stream, created_at_ms u64``; ``n_metadata u32``,
+then per entry, sorted, ``key_len u32, key, value_len u32, value``. The end is a ``trailer`` with
+the word ``BICC``. A reader that knows the old layout only, and ignores the rest, can read the file.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Layout, little-endian: ``sequence u64, watermark u64, event_count u64``; ``n_operators u32``, then
 per operator ``name_len u32, name, state_len u32, state``; ``n_sources u32``, then per source
 ``name_len u32, name, offset u64``. Entries are sorted by name, so that equal states have equal
-bytes. The layout has no checksum, no version, no stream, no time and no metadata: what is written
-to storage is a ``checkpoint_file`` or a ``manifest``, which begin with it and put the rest behind.
+bytes. The layout has no checksum, no version, no stream, no time and no metadata: the stored object
+is a ``checkpoint_file`` or a ``manifest``, which begin with it and put the rest behind.
 """
 
 from __future__ import annotations
@@ -136,21 +136,21 @@ class CheckpointState:
     ) -> CheckpointState:
         """Read the result of ``serialize``.
 
-        Entries may come in any order. Strict reading wants each name once, and the data to end
-        where the state does. Compatible reading (``is_strict=False``) accepts what other readers of
-        the layout accept: data that ends behind the operators has no sources, of two entries with
-        one name the last counts, and bytes behind the end are ignored, so that it reads checkpoint
-        files and manifests as well.
+        Entries may come in any order. Strict reading requires each name once, and the end of the
+        data at the end of the state. Compatible reading (``is_strict=False``) accepts data like
+        other readers of the layout: data that ends behind the operators has no sources, of two
+        entries with one name the last counts, and bytes behind the end are ignored, so that it
+        reads checkpoint files and manifests as well.
 
         Args:
             stream_id: The stream, which the data does not name.
             data: The bytes of one checkpoint.
             is_strict: Whether reading is strict or compatible.
-            clock: Gives the time of creation, which the data does not tell either.
+            clock: Returns the time of creation, which the data lacks, too.
 
         Raises:
-            CheckpointFormatError: the data is cut (it says what was missing and where) or a name is
-                not UTF-8; when strict also, a name stands twice or bytes are left over.
+            CheckpointFormatError: the data is cut (with the missing part and its place) or a name
+                is not UTF-8; when strict also, a name occurs twice or bytes are left over.
         """
         reader = FieldReader(data)
         created_at_ms = clock.now_ms()
@@ -166,7 +166,7 @@ def read_state(
     """Read one state from the front of the data, and leave the rest.
 
     Raises:
-        CheckpointFormatError: as ``CheckpointState.deserialize`` says.
+        CheckpointFormatError: see ``CheckpointState.deserialize``.
     """
     header = reader.take(
         _HEADER.size, problem="header_cut", detail="checkpoint data too short for header"

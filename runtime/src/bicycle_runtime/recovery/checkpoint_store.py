@@ -1,14 +1,14 @@
 """The store of checkpoints of streams: the contract, and a store in memory.
 
 A store keeps the newest checkpoints of each stream, up to a maximum; streams do not touch each
-other. What is saved under a sequence that is there already takes its place. The store that survives
-its process is in ``durable_store``.
+other. A checkpoint with an existing sequence replaces the old one. The store that survives its
+process is in ``durable_store``.
 
-``CheckpointManager`` tells when a stream gets a checkpoint: every so many events, counted for each
-stream on its own. Events of a stream have growing sequence numbers. The first event at or behind
-the threshold of its stream makes a checkpoint, and the threshold moves to an interval behind that
-event, so a jump over several intervals makes one. A stream that has checkpoints already goes on
-from its newest one. The manager keeps nothing that the store does not.
+``CheckpointManager`` decides when a stream gets a checkpoint: every so many events, counted for
+each stream on its own. Events of a stream have growing sequence numbers. The first event at or
+behind the threshold of its stream makes a checkpoint, and the threshold moves to an interval behind
+that event, so a jump over several intervals makes one. A stream that has checkpoints already
+continues from its newest one. The manager keeps nothing that the store does not.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class StoredCheckpoint:
 class CheckpointStore(Protocol):
     """A store of streams' checkpoints, thread-safe; ``save`` is atomic for readers.
 
-    What is saved and what is returned are copies: a state that is changed later changes nothing
-    here.
+    Saved and returned states are copies: a state that is changed later changes nothing here.
     """
 
     def save(self, state: CheckpointState) -> None:
@@ -152,8 +151,9 @@ class CheckpointManager:
         store: Where checkpoints are kept.
         interval: Events from one checkpoint of a stream to the next, 1 or more.
         capture: Called with the stream whenever a checkpoint is due, after the event that makes it
-            due was processed; returns what belongs into it. When it raises, nothing is saved.
-        clock: Gives the time of creation.
+            due was processed; returns the content of the checkpoint. When it raises, nothing is
+            saved.
+        clock: Returns the time of creation.
 
     Example:
         >>> from bicycle_runtime.recovery import InMemoryCheckpointStore

@@ -1,9 +1,9 @@
 """Copies of checkpoint files to another location, checked by size and checksum.
 
-A file that is never changed can be *linked* where both places are on one file system: the same
-bytes under a second name, which stay when the first name is removed. Where both are in S3 the
-server copies. Everything else is streamed, several files at a time, and appears whole or not at
-all. What did not come through here is read back, so that a savepoint is proved, too.
+A file that is never changed can be *linked* if both places are on one file system: the same bytes
+under a second name, which stay when the first name is removed. If both are in S3 the server copies.
+Everything else is streamed, several files at a time, and appears whole or not at all. Bytes that
+did not come through here are read back, so that a savepoint is proved, too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def copy_files(
     """Copy files to the same paths, in order, with their digests if requested.
 
     Raises:
-        COPY_REFUSED: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or differs from its record.
         StorageError: a storage refuses to read or write.
     """
     return _in_threads(partial(_copy, source, target, is_digested=is_digested), files)
@@ -68,7 +68,7 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
     """Read files completely, and check them against their records.
 
     Raises:
-        COPY_REFUSED: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or differs from its record.
     """
     return _in_threads(partial(_read, storage, storage), files)
 
@@ -79,7 +79,7 @@ def settle_links(
     """Check linked files, and make their names durable in a power cut.
 
     Raises:
-        COPY_REFUSED: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or differs from its record.
     """
     linked = list(files)
     found = _in_threads(partial(_read, target, source, is_digested=is_digested), linked)
@@ -95,7 +95,7 @@ def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
     They count once ``settle_links`` has proved them.
 
     Returns:
-        Those that could not be linked and must be copied.
+        The files that could not be linked and must be copied.
     """
     if not (isinstance(source, LocalStorage) and isinstance(target, LocalStorage)):
         return list(files)
@@ -105,7 +105,7 @@ def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
         try:
             path.unlink(missing_ok=True)
             os.link(source.local_path(wanted.path), path)
-        except OSError:  # Another file system, or one without links; a missing file is told later.
+        except OSError:  # Another file system, or one without links, or a missing file.
             left.append(wanted)
     return left
 

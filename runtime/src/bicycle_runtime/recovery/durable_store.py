@@ -1,9 +1,9 @@
 """Checkpoints of streams that survive their process, on a disk or behind a URL.
 
 Each checkpoint is one file, ``checkpoints/<stream>/<sequence>.checkpoint``, as ``checkpoint_file``
-describes it. It appears as one step, flushed to the disk, and older ones go only after it: a crash
-at any point leaves either the checkpoints of before or those of after. What is damaged is told in
-the log, listed, passed over, and never counted as one of those that are kept.
+describes it. It appears as one step, flushed to the disk, and older ones are removed only after it:
+a crash at any point leaves either the former checkpoints or the new ones. Damaged files are logged,
+listed, passed over, and never counted as kept checkpoints.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DurableCheckpointStore:
     Two writers of one sequence do no harm: the file is that of one of them.
 
     Args:
-        storage: Where the folder ``checkpoints`` lies.
+        storage: The location of the folder ``checkpoints``.
         max_per_stream: How many whole checkpoints of a stream are kept, 1 or more.
     """
 
@@ -72,7 +72,7 @@ class DurableCheckpointStore:
             if len(damaged) == len(sequences):
                 self._refuse(stream_id, damaged)
                 return None
-            # A writer has replaced what was listed by newer ones: look again.
+            # A writer has replaced listed files by newer ones: look again.
         raise ObjectMissingError(url=self._storage.url, path=_path(stream_id, sequences[-1]))
 
     def delete_before(self, stream_id: str, sequence: int) -> int:

@@ -9,7 +9,7 @@ class CheckpointFormatError(BicycleError):
     """The bytes of a checkpoint state are truncated or wrong; see ``detail``.
 
     ``problem`` is a word for programs: ``header_cut``, ``number_cut``, ``name_cut``, ``state_cut``
-    (``missing_count`` bytes are missing of what begins at ``offset``), ``name_encoding``,
+    (``missing_count`` bytes are missing of the part that begins at ``offset``), ``name_encoding``,
     ``name_twice``, ``bytes_left``; of files also ``trailer_cut``, ``checksum``, ``version``.
     """
 

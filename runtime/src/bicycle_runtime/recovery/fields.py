@@ -1,13 +1,13 @@
 """Fields of binary checkpoint files: numbers and texts, little-endian.
 
-A text is its length as u32 and its UTF-8 bytes. Whatever is missing is told with its place; nothing
-is allocated for a length or a count that the data does not hold. What the fields mean is said by
-``checkpoint_state`` and ``checkpoint_file``.
+A text is its length as u32 and its UTF-8 bytes. A missing part is an error with its place; nothing
+is allocated for a length or a count that the data does not hold. ``checkpoint_state`` and
+``checkpoint_file`` define the meaning of the fields.
 
-A sealed file ends with its format version, a checksum and a word that tells what the file is. These
-are the last 12 bytes, little-endian: ``version u16, reserved u16 (0), crc32 u32 of all bytes
-before, magic 4 bytes``. It stands behind the body, so that the body can be read by one who knows
-nothing of it.
+A sealed file ends with its format version, a checksum and a word for the kind of file. These are
+the last 12 bytes, little-endian: ``version u16, reserved u16 (0), crc32 u32 of all bytes before,
+magic 4 bytes``. They are behind the body, so that a reader without knowledge of them can read the
+body.
 """
 
 from __future__ import annotations

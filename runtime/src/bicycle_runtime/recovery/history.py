@@ -1,8 +1,8 @@
 """The epochs that a checkpoint directory retains, for readers that only look.
 
 The ledger is the driver's: it repairs, collects and seals. This reads beside it, takes no lock and
-writes nothing. A job that runs may collect an epoch while it is read; such an epoch is *gone*,
-which is told apart from one that is damaged.
+writes nothing. A running job may collect an epoch while it is read; such an epoch is *gone*, which
+is distinct from a damaged one.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class EpochHistory:
     def _is_collected(self, epoch: int) -> bool:
         """Return whether files of an epoch are missing because the job collects it.
 
-        Collection goes from the oldest epoch on and takes what the next one does not need, the
-        manifest last.
+        Collection proceeds from the oldest epoch and takes the files that the next one does not
+        need, the manifest last.
         """
         epochs = self.epochs()
         if epoch not in epochs:

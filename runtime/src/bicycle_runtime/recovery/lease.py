@@ -1,12 +1,13 @@
 """The lease of a job: it decides which driver may advance a checkpoint directory.
 
 The idea a reader needs: leases have numbers, and ``lease/<number>`` can be created only once. The
-highest number is the one that counts; a driver with a lower one is *fenced* for good, even if it
-slept for a year. So before each step that lasts, a driver looks whether the next number exists.
+highest number counts; a driver with a lower one is *fenced* for good, even if it slept for a year.
+So before each step that lasts, a driver looks whether the next number exists.
 
-A driver takes over only from one that ended, that is surely gone, or whose heartbeat stands still
-for a few beats; a live one is never robbed. Only the own clock counts: a heartbeat is a counter.
-Nothing here keeps a driver from acting between its look and its act; ADR-0017 says what follows.
+A driver takes over only from one that ended, that is surely dead, or whose heartbeat does not
+change for a few beats; a live one is never robbed. Only the own clock counts: a heartbeat is a
+counter. Nothing here keeps a driver from acting between its look and its act; ADR-0017 has the
+consequences.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class LeaseHolder:
 
     ``since_ms`` is its clock, for people only; ``token`` makes it unique.
 
-    ``is_contested`` says that a driver before it may still live; see ``Fence``.
+    ``is_contested`` means that a driver before it may still live; see ``Fence``.
     """
 
     number: int
@@ -129,16 +130,18 @@ class LeaseHolder:
 
 
 class Lease:
-    """One driver's claim on a job. It starts no thread: ``LeaseKeeper`` lets it beat.
+    """One driver's claim on a job.
+
+    It starts no thread: ``LeaseKeeper`` makes its heartbeats.
 
     Args:
         storage: Checkpoint storage of the job.
         job: Job id, for errors.
-        clock: Tells since when the lease is held, and measures how long a heartbeat stands still.
-        source: Gives the token.
+        clock: Measures since when the lease is held, and how long a heartbeat does not change.
+        source: Makes the token.
         beat_ms: Time between two heartbeats of ours.
         pause: Waits for so many seconds.
-        process: Who we are.
+        process: Our own process.
     """
 
     def __init__(
@@ -363,7 +366,7 @@ class LeaseKeeper:
     The thread calls nothing but the storage, so a job whose functions hang is not taken for dead.
 
     Args:
-        lease: The lease, which nobody has taken yet.
+        lease: The lease, which is not yet taken.
         beat_ms: Time between two heartbeats.
         on_lost: Called once, in the thread, when the lease is taken or gone.
         on_refused: Called in the thread with the error of each beat that the storage refuses, and

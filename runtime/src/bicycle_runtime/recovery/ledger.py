@@ -1,7 +1,7 @@
 """The ledger of a job's sealed epochs: seal, find, publish, collect.
 
 ``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal.
-``<epoch>.published`` beside it says that all sinks made the epoch visible. A file that no retained
+``<epoch>.published`` beside it means that all sinks made the epoch visible. A file that no retained
 manifest names is garbage. The ledger has one writer, the driver that holds the job's lease: before
 anything is sealed, marked, put aside or deleted it looks whether another driver has taken over.
 """
@@ -69,9 +69,9 @@ class EpochLedger:
             predecessor.
         retained_age_ms: Manifests younger than this are kept too, up to 1 000 in all.
         sink_paths: Returns the staged files that a manifest's sink states still need.
-        fence: Tells when another driver has taken over.
-        followed: Returns the epoch that a shadow of the job has come to, None while there is none:
-            it and those behind it are kept, up to 1 000 in all.
+        fence: Checks whether another driver has taken over.
+        followed: Returns the last epoch of a shadow of the job, None without one: it and the epochs
+            behind it are kept, up to 1 000 in all.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class EpochLedger:
         self._followed = followed
         self._retained: list[Manifest] = []
         self._held: Counter[int] = Counter()
-        self._lock = threading.Lock()  # Collection runs beside what holds an epoch.
+        self._lock = threading.Lock()  # Collection runs beside the holders of an epoch.
 
     def require_lease(self) -> None:
         """Raise LEASE_LOST when another driver has taken over."""
@@ -107,10 +107,10 @@ class EpochLedger:
         (its name gets ``.damaged``), so that its epoch can be run again.
 
         Args:
-            progress: Told while the state files are read.
+            progress: Called while the state files are read.
 
         Raises:
-            NO_EPOCH_READABLE: there are manifests, but none is readable.
+            NO_EPOCH_READABLE: there are manifests, but no readable one.
             ManifestVersionError: another version of the runtime wrote one; nothing was changed.
         """
         readable: list[Manifest] = []
@@ -120,7 +120,7 @@ class EpochLedger:
             try:
                 manifest = _whole(found) if readable else self._verify(epoch, found, progress)
                 readable.append(manifest)
-            except ManifestVersionError:  # It is not damaged: epochs go on behind it.
+            except ManifestVersionError:  # It is not damaged: epochs continue behind it.
                 raise
             except ManifestError as error:
                 damaged.append(error)
@@ -143,10 +143,10 @@ class EpochLedger:
     def doubt(self, path: str) -> None:
         """Put aside the epochs that use a state file, if it is damaged.
 
-        The next start goes on from the newest epoch that has no part in it.
+        The next start uses the newest epoch without this part.
 
         Raises:
-            NO_EPOCH_READABLE: all retained epochs have; none is put aside.
+            NO_EPOCH_READABLE: all retained epochs have it; no epoch is put aside.
             LEASE_LOST: another driver has taken over; nothing was changed.
         """
         with self._lock:
@@ -203,8 +203,8 @@ class EpochLedger:
     def collect(self, *, now_ms: int = 0) -> None:
         """Delete manifests beyond the retained ones, and the files that only they needed.
 
-        The manifest goes first, so that none ever names what is gone: what a crash leaves then is
-        swept by the next start.
+        The manifest is removed first, so that no manifest ever names a removed file: the next start
+        sweeps the rest after a crash.
 
         Args:
             now_ms: Wall clock, against which the age of epochs counts.
@@ -224,21 +224,21 @@ class EpochLedger:
     def sweep(self) -> int:
         """Delete all state and staged files without a reference, also unfinished ones.
 
-        Called after ``last``, when no task of this job runs: what crashed attempts left behind
-        goes here. Returns how many files there were.
+        Called after ``last``, when no task of this job runs: it removes the files of crashed
+        attempts. Returns the number of files.
 
-        1. List what lies there.
+        1. List the files.
         2. Make sure that it was ours to list: whatever another driver made is not in the list.
-        3. Delete what no manifest names.
+        3. Delete files that no manifest names.
         """
         needed: set[str] = set().union(*map(self._paths, self._retained))
         sealed = {_published_path(manifest.epoch) for manifest in self._retained}
-        # 1. List what lies there.
+        # 1. List the files.
         found = [path for folder in _TASK_FOLDERS for path in self._storage.list(folder)]
         marks = [path for path in self._storage.list(EPOCHS) if path.endswith(f".{PUBLISHED}")]
         # 2. Make sure that it was ours to list: whatever another driver made is not in the list.
         self.require_lease()
-        # 3. Delete what no manifest names.
+        # 3. Delete files that no manifest names.
         orphans = [path for path in found if path not in needed]
         delete_all(self._storage, [*orphans, *(mark for mark in marks if mark not in sealed)])
         folders = (*_TASK_FOLDERS, EPOCHS)
@@ -302,8 +302,8 @@ class EpochLedger:
     def _left_in(self, folder: str) -> set[str]:
         """Return the unneeded files of a base that is no longer in progress.
 
-        It was taken, or given up. Who gave up bases of the operator before may have written on for
-        a while: all that is as old, or older, is looked through.
+        It was taken, or abandoned. A writer of abandoned bases of the operator may have written for
+        a while: all bases as old, or older, are checked.
         """
         operator_folder = folder.rpartition("/")[0].rpartition("/")[0]
         with self._lock:

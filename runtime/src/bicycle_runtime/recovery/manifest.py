@@ -2,9 +2,9 @@ r"""The manifest of an epoch: its creation makes the epoch final.
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, states of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``state_metadata:<uid>``, ``operator_ids``, ``sink:<uid>``,
-``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``turns``, ``replay``. Offsets of a shard
-are source entries ``<uid>\x1f<shard>``.
+distinguished by a prefix: ``state:<uid>``, ``state_metadata:<uid>``, ``operator_ids``,
+``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``turns``, ``replay``.
+Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from bicycle_runtime.state.sealed.refs import objects_of
 __all__ = ["Manifest", "decode_manifest", "encode_manifest"]
 
 _FORM = FileForm(magic=MANIFEST_MAGIC, version=MANIFEST_VERSION)
-_NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
+_NO_STREAM = ""  # The folder identifies the job of a manifest; the layout has no place for it.
 _NS_PER_MS = 1_000_000
 _WATERMARK_NS_MAX = 2**64 - 1
 
@@ -67,11 +67,11 @@ class Manifest:
     """One sealed epoch.
 
     ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is
-    the lowest watermark of the job, 0 while there is none. ``turns`` says which subtask gets the
-    next record of each sending subtask, for the edges that take turns. ``replay`` is the engine's
-    record of how the epoch was run, which only a replay reads; empty when no task ran, or nothing
-    was recorded. ``connector_versions`` has the ``state_version`` of sources and sinks, by uid,
-    where it is not 1.
+    the lowest watermark of the job, 0 without one. ``turns`` has the subtask that gets the next
+    record of each sending subtask, for the edges that take turns. ``replay`` is the engine's record
+    of how the epoch was run, which only a replay reads; empty when no task ran, or nothing was
+    recorded. ``connector_versions`` has the ``state_version`` of sources and sinks, by uid, if it
+    is not 1.
     """
 
     epoch: int
@@ -156,7 +156,7 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
 
     Raises:
         ManifestVersionError: another version wrote it.
-        ManifestError: cut, changed, of another epoch than its name says, or with paths that lead
+        ManifestError: cut, changed, of another epoch than its name, or with paths that lead
             elsewhere.
     """
     try:

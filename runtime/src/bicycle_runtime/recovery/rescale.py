@@ -3,9 +3,9 @@
 ``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
 its own groups from them. Parts of one file that meet again are one entry again, so that lists stay
-short however often the parallelism changes. States without keys are handed over whole, old subtask
-i to new subtask ``i * new // old``; workers divide the lists of such subtasks, and are told the
-files of all for that.
+short however often the parallelism changes. States without keys are passed on whole, old subtask i
+to new subtask ``i * new // old``; workers divide the lists of such subtasks, and get the files of
+all for that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def restore_ranges(
         divides_lists: Whether the lists of its subtasks are divided.
 
     Raises:
-        STATE_LOST: scope or number of key groups differ from what was sealed.
+        STATE_LOST: scope or number of key groups differ from the sealed state.
     """
     if state is None:
         return _empty(scope, group_count, parallelism)
@@ -57,7 +57,7 @@ def restore_ranges(
         raise STATE_LOST(job=job, lost=lost, instead="")
     lists = tuple(ref for old in state.ranges for ref in old.files) if divides_lists else ()
     if len(state.ranges) == parallelism:
-        # What was being made is given up: who made it may be gone, and its files are swept.
+        # A base in the making is abandoned: its maker may be dead, and its files are swept.
         return tuple(with_lists(with_mark(old, None), lists) for old in state.ranges)
     if scope is StateScope.SUBTASK:
         found = _handed_over(state.ranges, parallelism)
@@ -113,7 +113,7 @@ def _join(parts: Iterable[StateRef]) -> list[StateRef]:
     """Return one entry for adjacent parts of a file, in the order of epochs.
 
     Within one key group the files of a range are in that order anyway, and files say nothing about
-    each other's groups. What every subtask has a copy of is the same in all files of an epoch.
+    each other's groups. Entries copied to every subtask are the same in all files of an epoch.
     """
     joined: list[StateRef] = []
     for ref in sorted(parts, key=lambda ref: (ref.path, ref.first_group or 0)):
@@ -148,7 +148,7 @@ def _handed_over(olds: tuple[RangeState, ...], parallelism: int) -> tuple[RangeS
         files = [ref for old in mine for ref in old.files]
         states.append(
             RangeState(
-                # What was handed over before and not merged yet may stand under lower numbers.
+                # State passed on before and not merged yet may have lower numbers.
                 first_group=min(old.first_group for old in mine),
                 end_group=max(old.end_group for old in mine),
                 files=tuple(files),

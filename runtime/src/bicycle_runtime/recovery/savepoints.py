@@ -2,12 +2,12 @@
 
 A savepoint has the layout of a job's checkpoint directory with that one epoch, and
 ``savepoint.json``, which names every file with size and checksum and is written last: without it
-there is no savepoint. ``savepoint.unfinished`` is there from the first file to the last, so that
-two cannot be made in one place and what a crash leaves is known for what it is.
+there is no savepoint. ``savepoint.unfinished`` exists from the first file to the last, so that two
+cannot be made in one place and the files of a crash are recognized.
 
-Files of state never change, so they are linked where that is possible and may be copied while the
-job runs on. What connectors keep (journals, open parts) does change: it is copied at once. Nothing
-here knows a connector: all that lies in their folders goes along, and what their states name.
+Files of state never change, so they are linked if possible and may be copied while the job
+continues. Connectors' files (journals, open parts) do change: they are copied at once. Nothing here
+knows a connector: all files in their folders are copied, and files that their states name.
 """
 
 from __future__ import annotations
@@ -89,9 +89,12 @@ class Content:
 
 
 class SavepointWriter:
-    """Makes one savepoint. ``begin`` wants the job to stand still, ``finish`` does not.
+    """Makes one savepoint.
 
-    Between the two nobody may remove the files of the epoch. Giving up is ``abandon``.
+    ``begin`` needs a paused job, ``finish`` does not.
+
+    Between the two the files of the epoch must not be removed. The end without a savepoint is
+    ``abandon``.
 
     Args:
         source: Checkpoint storage of the job.
@@ -99,7 +102,7 @@ class SavepointWriter:
         epoch: Which epoch; it is published.
         name: Name of the savepoint.
         now_ms: The time of day.
-        sign: Gives the signature of a description; None makes a savepoint that nobody signed.
+        sign: Returns the signature of a description; None makes an unsigned savepoint.
     """
 
     def __init__(
@@ -229,7 +232,7 @@ def read_savepoint(storage: Storage) -> Savepoint:
     """Return the description of a savepoint.
 
     Raises:
-        SavepointMissingError: there is none.
+        SavepointMissingError: there is no savepoint.
         SavepointUnfinishedError: its making was interrupted.
         SavepointFormatError: it cannot be read.
     """
@@ -304,7 +307,7 @@ def _remove(storage: Storage) -> None:
     storage.delete(SAVEPOINT_CLAIM)
     storage.discard_unfinished("")
     if isinstance(storage, LocalStorage):
-        with contextlib.suppress(OSError):  # Somebody else has put something there.
+        with contextlib.suppress(OSError):  # Another process has written a file there.
             storage.local_path("").rmdir()
 
 
@@ -322,7 +325,8 @@ def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
 def _named_files(state: Any) -> Iterator[tuple[str, Wanted]]:
     """Yield the staged files in states, with their recorded sizes and checksums.
 
-    What an epoch has published is not there any more, and is not needed: the rest waits for a part.
+    Published output of an epoch is not there any more, and is not needed: the rest waits for a
+    part.
     """
     if isinstance(state, dict) and str(state.get("path", "")).startswith(_STAGED):
         yield state["path"], _wanted_file(state["path"], state.get("bytes"), state.get("crc32"))

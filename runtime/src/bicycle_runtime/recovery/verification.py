@@ -1,10 +1,10 @@
 """Verification of files before a restart, without loading one into memory.
 
-What is damaged is best found before anything is built on it. A disk does not prove what it holds,
-so all bytes of a directory are read and compared with their checksums, several files at a time:
-reading is waiting, and threads are enough. A server of S3 proves its bytes itself, and all of them
-would come here by one process before the workers ask for them again; so there it is only asked what
-it has. The code that loads a file compares its checksum in either case (``EpochLedger.doubt``).
+Damage is best found before anything is built on it. A disk does not prove its content, so all bytes
+of a directory are read and compared with their checksums, several files at a time: reading is
+waiting, and threads are enough. A server of S3 proves its bytes itself, and all of them would come
+here by one process before the workers read them again; so there it only lists them. The code that
+loads a file compares its checksum in either case (``EpochLedger.doubt``).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def first_unfit(
     """Return the first path, in order, that prevents a restart, or None.
 
     Args:
-        storage: Where the files lie.
-        files: What each must be.
-        progress: Told after each block that was read; not where sizes are enough.
+        storage: The location of the files.
+        files: The expected size and checksum of each.
+        progress: Called after each block that was read; not if sizes are enough.
 
     Raises:
         StorageError: the storage cannot be read.
@@ -60,9 +60,9 @@ def first_damaged(
     """Return the first path, in order, that is missing or damaged, or None.
 
     Args:
-        storage: Where the files lie.
-        files: What each must be.
-        progress: Told after each block that was read.
+        storage: The location of the files.
+        files: The expected size and checksum of each.
+        progress: Called after each block that was read.
 
     Raises:
         StorageError: the storage cannot be read.

@@ -4,8 +4,8 @@ A plain file is sought; a compressed one is read from its start and skipped, unl
 holds it open at the right place. However well a file is compressed, no more is decompressed at a
 time than a block. Damage inside a compressed file becomes a typed error.
 
-A line belongs to the slice in which its first byte lies, so neighbours neither share nor lose one.
-Only ``\\n`` ends a line. The memory held is one block and the longest line, which is bounded.
+A line belongs to the slice with its first byte, so neighbours neither share nor lose one. Only
+``\\n`` ends a line. The memory held is one block and the longest line, which is bounded.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class LineRange:
 def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
     """Yield the lines whose first byte is in ``[start, end)``, in 128 KiB blocks.
 
-    The cursor stands at ``start`` (at ``start - 1`` when not aligned) and is left at the first line
+    The cursor is at ``start`` (at ``start - 1`` when not aligned) and is left at the first line
     that was not yielded.
     """
     if not lines.is_aligned and not _skip_line(cursor, lines):

@@ -31,7 +31,7 @@ from bicycle_runtime.records.rows import field_types
 __all__ = ["CsvRows", "is_untyped"]
 
 _RAW_BYTES_MAX = 4096
-_BEYOND_BYTES = 64 << 10  # Read at once where a record goes on behind its slice.
+_BEYOND_BYTES = 64 << 10  # Read at once if a record continues behind its slice.
 _Row = tuple[int, list[str]]
 
 
@@ -70,8 +70,8 @@ class CsvRows:
         """Yield the slice's records, each batch with the bytes that it was decoded from.
 
         Args:
-            cursor: Stands at the start of the slice.
-            header: Stands at the start of the file.
+            cursor: At the start of the slice.
+            header: At the start of the file.
             lines: The slice.
 
         Raises:
@@ -199,7 +199,7 @@ class CsvRows:
                 names=lambda: names,
             )
         if not self._columns or not places.keys() >= self._columns.keys():
-            return None  # What a row lacks may have a default.
+            return None  # A missing field may have a default.
         try:
             columns = {
                 name: convert(self._column(name, places[name], cells))
@@ -270,8 +270,8 @@ class _RecordTooLongError(Exception):
 class _LineFeed:
     """An iterator of lines for ``csv.reader``, which knows where each record starts.
 
-    It goes on behind its first block only while a record is open: into the following blocks, then
-    behind the end of the slice, from where ``end`` gives back what is too much.
+    It continues behind its first block only while a record is open: into the following blocks, then
+    behind the end of the slice, from where ``end`` puts surplus back.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Staging records as CSV: a header, then one row per record. Nested values are written as JSON.
 
-Records may be staged with their event times, as a field of JSON lines or a column of CSV. What is
-written so, a file source reads again with the same ``timestamp_field``. Only records with named
-fields can have one more.
+Records may be staged with their event times, as a field of JSON lines or a column of CSV. A file
+source reads these with the same ``timestamp_field``. Only records with named fields can have one
+more.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["CsvWriter", "TimedCsvWriter", "TimedJsonWriter"]
 class CsvWriter(StagedWriter):
     """Writes one CSV file.
 
-    The columns are the fields of the declared record type when it has any, else those of the first
-    record: names of a dict or dataclass, ``field_1`` … of a tuple or list, ``value`` of anything
-    else.
+    The columns are the fields of the declared record type when it has any, else the fields of the
+    first record: names of a dict or dataclass, ``field_1`` … of a tuple or list, ``value`` of
+    anything else.
 
     Args:
         task: Where to stage.

@@ -36,7 +36,7 @@ def json_decoder(record_type: Any) -> BlockDecoder:
     """Return a decoder of one JSON document per line; blank lines are skipped.
 
     Args:
-        record_type: What each document is decoded and checked as.
+        record_type: The type to which each document is decoded and checked.
     """
     decoder = typed_values.json_decoder(record_type)
     return partial(_decode, decoder, decoder, lambda values, _: values)
@@ -45,7 +45,7 @@ def json_decoder(record_type: Any) -> BlockDecoder:
 def field_decoder(record_type: Any) -> BlockDecoder | None:
     """Return a decoder that returns ``FieldRecords``, or None if the type prevents it.
 
-    Lines are checked against the same types. A block with a bad or blank line gives records.
+    Lines are checked against the same types. A block with a bad or blank line results in records.
     """
     if is_open_mapping(record_type):
         return _open_decoder(record_type)

@@ -1,10 +1,10 @@
 """File identity: recognising a file after it was renamed, replaced, cut or copied.
 
 A path is a name that rotation gives to other files, and an inode is a number that a file system
-gives to the next file once the old one is gone. So a file is told by its inode, by the time of its
-birth where the file system keeps one, and by checksums of its first bytes and of the last bytes
-before the offset up to which it is read: these never change while it only grows. Works without
-keeping the file open, so also after a restart.
+gives to the next file once the old one is removed. So a file is identified by its inode, by the
+time of its birth if the file system keeps one, and by checksums of its first bytes and of the last
+bytes before the offset up to which it is read: these never change while it only grows. Works
+without keeping the file open, so also after a restart.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def with_tail(path: str, identity: FileIdentity, end: int) -> FileIdentity:
                 return identity
             tail = _bytes_before(stream.fileno(), end, min(end, TAIL_BYTE_COUNT_MAX))
     except OSError:
-        return identity  # The next look at the directory tells what became of it.
+        return identity  # The next listing of the directory shows its fate.
     return replace(identity, tail_end=end, tail_byte_count=len(tail), tail_crc32=zlib.crc32(tail))
 
 
@@ -97,7 +97,7 @@ def find_file(
 
     Args:
         path: Where it was last.
-        identity: What it is known by.
+        identity: The file's identity.
         size_min: A shorter file is another one: the known one was read up to there.
     """
     here = identity_at(path, identity, size_min=size_min)

@@ -26,8 +26,8 @@ class InputPath:
     """The ``path`` option of a file source.
 
     A name that exists is taken as it is, even with ``*`` in it; else ``*``, ``?``, ``[`` and ``**``
-    make it a glob. Names with a hidden prefix are no input. What cannot be read as a file, a link
-    that leads to itself or a name that is not UTF-8, is told once and skipped.
+    make it a glob. Names with a hidden prefix are no input. Unreadable entries, a link that leads
+    to itself or a name that is not UTF-8, are logged once and skipped.
     """
 
     text: str
@@ -50,7 +50,7 @@ class InputPath:
         if self.is_directory:
             candidates = self._in_directory()
         elif self.is_glob:
-            # Only what was typed is a pattern: the working directory may have brackets in its name.
+            # Only the typed text is a pattern: the working directory may have brackets in its name.
             pattern = str(Path(glob.escape(str(Path.cwd()))) / self.text)
             # Path.glob takes no absolute pattern.
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - see above.
@@ -67,7 +67,7 @@ class InputPath:
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
                     self._skip(path, error.strerror or str(error))
-                continue  # Else it vanished between the listing and now; the next one will tell.
+                continue  # Else it vanished between the listing and now; the next listing shows it.
             if stat.S_ISREG(status.st_mode):
                 found[path] = status
         return found
@@ -111,7 +111,7 @@ def _real_path(path: str) -> str:
 def _once(paths: Iterable[str]) -> list[str]:
     """Return each file once, at its shortest path, since patterns follow links.
 
-    One that leads upwards gives every file below again and again.
+    A link that leads upwards would list every file below again and again.
     """
     folder_of = cache(os.path.realpath)
     found: dict[tuple[str, str], str] = {}

@@ -63,4 +63,4 @@ class FileSinkOptions:
     )
 
 
-MADE = "file:"  # What begins so among the names of ``Sink.makes`` is a directory.
+MADE = "file:"  # Among the names of ``Sink.makes``, this prefix marks a directory.

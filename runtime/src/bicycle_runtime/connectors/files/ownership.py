@@ -4,9 +4,9 @@ Parts carry the token of a run, and jobs that began with one savepoint share tha
 at once would take back each other's parts. So a run that starts leaves ``.owner-<run>`` in the
 output directory, looks at it before each publication, and removes it at the end.
 
-A mark that was left is no obstacle to the job that left it, wherever it starts again, nor to
-anybody once its process is known to be gone. The newest mark counts: whose is not there any more
-publishes nothing. This does not replace the lease, which is about one checkpoint directory.
+A leftover mark is no obstacle to the job that left it, wherever it starts again, nor to any job
+once its process is known to be dead. The newest mark counts: a writer whose mark is not there any
+more publishes nothing. This does not replace the lease, which is about one checkpoint directory.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class OutputClaim:
     """The claim of one sink on the parts of its run.
 
     Args:
-        output: Where the parts lie.
+        output: The location of the parts.
         run: Token of the run.
         vertex: The sink, for errors.
         services: Of the sink.
-        process: Who we are; None for this process.
+        process: The owner; None for this process.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class OutputClaim:
         """Return the owner that may be replaced, or None without an owner. Nothing is changed.
 
         Raises:
-            OUTPUT_HELD: a job that may live goes on with the parts.
+            OUTPUT_HELD: a job that may live continues the parts.
         """
         former = self._find_owner()
         if former is not None and not former.gives_way_to(self._owner):
@@ -118,7 +118,7 @@ class OutputClaim:
         """Acquire the ownership.
 
         Raises:
-            OUTPUT_HELD: a job that may live goes on with the parts; nothing was changed.
+            OUTPUT_HELD: a job that may live continues the parts; nothing was changed.
             StorageError: the mark cannot be written.
         """
         former = self.refuse_holder()
@@ -150,7 +150,7 @@ class OutputClaim:
 
         Harmless after a takeover.
         """
-        with contextlib.suppress(StorageError):  # Who comes next asks whether we are gone.
+        with contextlib.suppress(StorageError):  # The next job checks whether we are dead.
             found = self._find_owner()
             if found is not None and found.token == self._owner.token:
                 self._storage.delete(self._name)

@@ -33,8 +33,8 @@ class ParquetReader:
     """Reads slices of Parquet files; ``Slice.details`` as for other files.
 
     Args:
-        record_type: What a row is converted to; None or dict leaves it a dict.
-        timestamp_field: Column with the event time; empty for none.
+        record_type: The type to which rows are converted; None or dict leaves dicts.
+        timestamp_field: Column with the event time, or an empty text.
     """
 
     def __init__(self, record_type: Any, timestamp_field: str = "") -> None:

@@ -1,8 +1,8 @@
 """The Parquet sink: folders of Parquet files, on a local disk or behind a URL.
 
 A part appears whole and never changes. Its name has epoch, plan, piece and run, so a plan that is
-carried out again finds its files there, and two jobs may share a directory. Rows that wait lie in
-the checkpoint directory (``tables.held``).
+carried out again finds its files there, and two jobs may share a directory. Waiting rows are in the
+checkpoint directory (``tables.held``).
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
 
         Raises:
             TABLE_DIFFERS: files are there whose columns do not fit.
-            OUTPUT_HELD: another job that may live goes on with the same parts.
+            OUTPUT_HELD: another job that may live continues the same parts.
         """
         is_local = isinstance(self._output, LocalStorage)
         if is_local and not Path(self._output.url).is_dir():
-            return  # There is nothing; what else it is, ``start`` says.
+            return  # There is nothing; ``start`` reports other errors.
         if "run" in state:
             self._claim_of(run_of(state), services).refuse_holder()
         self._refuse_other_columns(self._output.list(""))
@@ -112,7 +112,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         Raises:
             OUTPUT_UNWRITABLE: it may not be written.
             TABLE_DIFFERS: files are there whose columns do not fit.
-            OUTPUT_HELD: another job goes on with the same parts.
+            OUTPUT_HELD: another job continues the same parts.
         """
         self.resume(services, state)
         self._prove_writable()

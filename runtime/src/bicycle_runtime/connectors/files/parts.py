@@ -1,15 +1,15 @@
 """Parts: staged output becomes files in the output directory, exactly once.
 
-A *part plan* is sealed in the manifest and says: append these staged files to this open part, from
+A *part plan* is sealed in the manifest and means: append these staged files to this open part, from
 this length to that, and (when ``name`` is set) give it its final name. Carrying a plan out again
-gives the same files:
+results in the same files:
 
-1. The final file is there: the plan was carried out; what is left of the open part is removed.
+1. The final file is there: the plan was carried out; the rest of the open part is removed.
 2. Otherwise the open part is cut to its sealed length, so that half an append does not count.
 3. The staged files are appended, each checked against its checksum, and flushed to the disk.
 4. The part is renamed into place. A part of a single staged file is that file, renamed.
 
-Open parts lie in the checkpoint storage. Storage that is not a local directory cannot append:
+Open parts are in the checkpoint storage. Storage that is not a local directory cannot append:
 there, staged files wait until their part is complete and are joined then. A job that was moved from
 the one kind of storage to the other takes its open part along (``carried_over``).
 """
@@ -125,11 +125,11 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
 
     Args:
         plan: Of the last sealed epoch.
-        storage: Where staged files and open parts lie.
+        storage: The location of staged files and open parts.
         folder: The output directory.
 
     Raises:
-        STAGED_FILE_DAMAGED: a staged file is not what was sealed.
+        STAGED_FILE_DAMAGED: a staged file differs from the sealed one.
         OPEN_PART_DAMAGED: the open part lost sealed bytes.
         ObjectMissingError: a staged file that is still needed is gone.
         StorageError: the output directory cannot be written.
@@ -170,7 +170,7 @@ def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
 
     Raises:
         OPEN_PART_DAMAGED: it lost sealed bytes.
-        STAGED_FILE_DAMAGED: a file that waits is not what was sealed.
+        STAGED_FILE_DAMAGED: a waiting file differs from the sealed one.
         ObjectMissingError: it is gone.
     """
     is_appending = isinstance(storage, LocalStorage)
@@ -209,7 +209,7 @@ def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> 
 
     Args:
         path: The final file.
-        storage: Where open parts lie.
+        storage: The location of open parts.
         kept: Where in ``storage`` the file is kept.
         part: The sealed open part if the file was made of it, else None.
     """

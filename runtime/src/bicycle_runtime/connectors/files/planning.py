@@ -43,8 +43,8 @@ def plan_slices(
 ) -> list[Slice]:
     """Return slices within the budget, of at most ``file_count_max`` files.
 
-    Files are read side by side: event time can move on only when none of them is far behind, and
-    what waits for it is state. A file that has less than its share leaves the rest to the others.
+    Files are read side by side: event time can advance only when no file is far behind, and records
+    that wait for it are state. A file that has less than its share leaves the rest to the others.
 
     1. Compressed files that were begun come first, so that few are open; then the file that waited
        longest. As many are read as get a share that is worth opening them, and more where they are
@@ -56,7 +56,7 @@ def plan_slices(
        evenly among the subtasks, however few they are: otherwise places in flight stay empty.
 
     Args:
-        files: Those that have input.
+        files: The files with input.
         budget: The most that an epoch may take.
         is_splittable: Whether reading may begin at any line.
         is_followed: Whether files may grow.
@@ -253,7 +253,7 @@ def _fitting(
 ) -> tuple[int, int]:
     """Return the result of ``_cut``, or all bytes of a file that was moved or removed.
 
-    Its reader finds it under another name, or says that it is gone.
+    Its reader finds it under another name, or reports that it is removed.
     """
     try:
         is_approximate = is_approximate and records_left >= _ESTIMATE_RECORDS_MIN
@@ -265,7 +265,7 @@ def _fitting(
 def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
     """Return an end with ``records_left`` lines before it at most, and their bound.
 
-    The lines are counted (at memory speed) unless a sample says that the bytes are the tighter
+    The lines are counted (at memory speed) unless a sample shows that the bytes are the tighter
     bound by far.
     """
     if end - file.offset <= records_left:

@@ -1,6 +1,6 @@
 """Reading slices of files on a worker: find the file, seek, decode in blocks.
 
-A compressed file stays open between epochs when the next slice goes on where the last one ended;
+A compressed file stays open between epochs when the next slice begins at the end of the last one;
 otherwise it is read again from its start. Nothing else is remembered, so any worker can read any
 slice at any time.
 """
@@ -48,9 +48,9 @@ class FileReader:
 
     Args:
         file_format: How bytes become records.
-        record_type: What a record is decoded as.
+        record_type: The type to which records are decoded.
         line_bytes_max: Longer lines are bad records.
-        timestamp_field: Field with the event time; empty for none.
+        timestamp_field: Field with the event time, or an empty text.
     """
 
     def __init__(

@@ -1,16 +1,15 @@
 """File sinks: only sealed files are visible, and small epochs share files.
 
-Writers stage one file per subtask and epoch. Before sealing, the sink decides what becomes of them:
-a large one becomes a part by itself, small ones are appended to the *open part*, which becomes
-visible when it is large enough, old enough, or the job ends. ``parts`` says how that survives
-crashes.
+Writers stage one file per subtask and epoch. Before sealing, the sink decides about them: a large
+file becomes a part by itself, small files are appended to the *open part*, which becomes visible
+when it is large enough, old enough, or the job ends. ``parts`` explains how that survives crashes.
 
 Names are ``part-<epoch>-<n>-<run>.<format>``: in the order of publication, and with a token of the
 run, so that two jobs may share a directory and a new job never touches the files of an old one.
 
-``PartDraft`` says when parts begin and end: staged files in, part plans out; it touches no file.
+``PartDraft`` decides when parts begin and end: staged files in, part plans out; it touches no file.
 Records keep their order: a part is complete before a later one begins, so reading the parts by name
-gives every subtask's records in the order in which they were written.
+returns every subtask's records in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class PartDraft:
         is_appending: Whether storage can append; otherwise staged files are held until their part
             is complete.
         roll_bytes: A part of this size is complete.
-        state: What the epoch before left.
+        state: The state of the epoch before.
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         Raises:
             OUTPUT_HELD: there is one that may live.
         """
-        if "run" in state and self._folder.is_dir():  # What else it is, ``start`` says.
+        if "run" in state and self._folder.is_dir():  # ``start`` reports other errors.
             self._claim_of(run_of(state), services).refuse_holder()
 
     def makes(self) -> list[str]:
@@ -228,7 +227,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
 
         Raises:
             OUTPUT_UNWRITABLE: it is not a directory, or may not be written.
-            OUTPUT_HELD: another job goes on with the same parts.
+            OUTPUT_HELD: another job continues the same parts.
         """
         self._services = services
         part = _open_part(state)

@@ -53,7 +53,7 @@ __all__ = [
     "TextFileSource",
 ]
 
-_MEASURE_S = 30.0  # For how long a sample tells the size of lines.
+_MEASURE_S = 30.0  # The lifetime of a sample of the size of lines.
 
 _logger = logging.getLogger(__name__)
 LISTING_INTERVAL_MS = 200
@@ -273,7 +273,7 @@ class ParquetFileSource(FileSource):
     """Reads rows of Parquet files, as the declared record type (default dict)."""
 
     file_format = "parquet"
-    hidden_prefixes = (".", "_")  # What writes such folders leaves `_SUCCESS` and the like.
+    hidden_prefixes = (".", "_")  # Writers of such folders leave `_SUCCESS` and the like.
 
     def reader(self) -> SourceReader:
         """Return the reader of this format."""

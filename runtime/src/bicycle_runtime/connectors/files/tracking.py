@@ -39,9 +39,9 @@ _SAMPLE_BYTES = 64 << 10
 class TrackedFile:
     """One shard.
 
-    ``readable_end`` is where the last whole line ends (plain files); a compressed file is read
-    until its end shows, then it ``is_done``. Nothing is tried again at ``stalled_end``: what lies
-    there is not a whole record yet. What ``is_packed`` is of a format whose offsets count rows.
+    ``readable_end`` is the end of the last whole line (plain files); a compressed file is read
+    until its end shows, then it ``is_done``. Nothing is tried again at ``stalled_end``: no whole
+    record is there yet. ``is_packed`` means a format whose offsets count rows.
     """
 
     shard: str
@@ -83,7 +83,7 @@ class TrackedFile:
     def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
         """Return the state of this file, read up to ``offset``, for ``move_to``.
 
-        What earlier versions did not have stands at the end.
+        Fields that earlier versions did not have are at the end.
         """
         self.next_identity = self.identity_at(offset)
         known = self.next_identity.to_json()
@@ -148,12 +148,11 @@ class FileTable:
 
         1. Known files are found again, also as the copy that a rotation made, or their end is
            noticed.
-        2. Files at paths that nobody claims are new shards, unless a rotation copies a file there
-           just now.
+        2. Files at unclaimed paths are new shards, unless a rotation copies a file there just now.
         3. Growth is measured: up to the last newline, or to the end when the input is bounded.
 
         Args:
-            listing: What is there.
+            listing: The existing files.
             now_s: The time, on a clock that never goes back.
 
         Raises:
@@ -261,7 +260,7 @@ class FileTable:
         try:
             identity = identify(path)
         except FileNotFoundError:
-            return  # It vanished between the listing and now; the next listing will tell.
+            return  # It vanished between the listing and now; the next listing shows it.
         shard, generation = path, 1
         while shard in self.files:
             generation += 1

@@ -1,9 +1,9 @@
 """Zstandard files, decompressed block by block, with bounded memory.
 
-The library decompresses all the input that it is given, and four bytes may stand for 128 KiB: input
-of a fixed size has no bound of output. So frames are taken apart into their blocks, each of which
-has at most 128 KiB of content, and the library is given one at a time. It checks the content; what
-is cut off is noticed here.
+The library decompresses all of its input, and four bytes may expand to 128 KiB: input of a fixed
+size has no bound of output. So frames are taken apart into their blocks, each of which has at most
+128 KiB of content, and the library gets one at a time. It checks the content; truncation is noticed
+here.
 
 Source: RFC 8878 (Zstandard compression), 3.1 frames.
 """

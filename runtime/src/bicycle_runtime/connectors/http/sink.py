@@ -1,8 +1,8 @@
 """The HTTP sink: records of sealed epochs in the JSON bodies of requests.
 
-A request has a key that is the same whenever the epoch is published again: a server that drops what
-it has seen gets each record once. What the server refuses for good is kept beside the checkpoint;
-what it may take later is sent again.
+A request has a key that is the same whenever the epoch is published again: a server that drops
+known keys gets each record once. Records that the server refuses for good are kept beside the
+checkpoint; requests that it may take later are sent again.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
 
         Raises:
             HTTP_UNREACHABLE: it does not.
-            SecretError: a secret is not where its reference says.
+            SecretError: a secret is not at the location of its reference.
         """
         with self._open() as client:
             try:
@@ -204,17 +204,17 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
 
         1. An epoch that was sent to its end is not sent again.
         2. Each request is tried until the server takes or refuses it.
-        3. What was refused is kept, and the epoch is noted as sent.
+        3. Refused records are kept, and the epoch is noted as sent.
 
         Raises:
             HTTP_REFUSED: the server refuses requests, whatever is in them.
-            HTTP_UNREACHABLE: it took none for too long.
+            HTTP_UNREACHABLE: it took no request for too long.
             PublishInterruptedError: the job had to end meanwhile.
         """
         files = self.staged_files(state)
         if not files:
             return
-        # The sum lets an epoch that was run again, with other records, have other keys.
+        # With the sum, an epoch that was run again, with other records, has other keys.
         checksum = zlib.crc32(b"".join(file.crc32.to_bytes(4) for file in files))
         sending = _Sending(epoch, f"{state['run']}-{epoch}-{checksum:08x}", state["body"])
         storage, note = self._services.storage, f"{self._services.prefix}/sent"
@@ -226,7 +226,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         while batch := list(islice(lines, state["batch_records"])):
             self._send(sending, batch, first)
             first += len(batch)
-        # 3. What was refused is kept, and the epoch is noted as sent.
+        # 3. Refused records are kept, and the epoch is noted as sent.
         if sending.refused:
             self._keep(sending)
         storage.write(note, sending.begin.encode())
@@ -281,7 +281,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         """Make one attempt.
 
         Raises:
-            _LaterError: the server says that it may take the request later.
+            _LaterError: the server may take the request later.
         """
         assert self._client is not None
         answer = self._client.request(

@@ -1,7 +1,7 @@
 """The missing right of a refused request: resource and operation of Kafka's ACLs.
 
-Brokers only tell the kind of resource (a topic, a transactional id); what it was, and what was to
-be done with it, knows who asked. This module asks nobody.
+Brokers only report the kind of resource (a topic, a transactional id); its name and the intended
+operation are known to the caller. This module sends no request.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Rights:
 
         Args:
             error: A refusal.
-            user: Who asked, for the command that allows it; None where a certificate tells.
+            user: The requesting user, for the command that allows it; None if a certificate
+                identifies it.
 
         Example:
             >>> refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -2,10 +2,10 @@
 
 They go through a consumer that has no partitions, since librdkafka's admin client ends the whole
 process when a broker goes away under some of its requests (librdkafka issue 3663; list_offsets did
-so in our tests). An answer that does not come because no broker is there is a
-``ClusterSilentError``: the caller asks again later. Where silence lasts, another client asks: one
-that is told of no broker at all, as by the only one while it comes up again, forgets even those
-that it was given, and looks for none any more (librdkafka issue 5301).
+so in our tests). A missing answer because no broker is there is a ``ClusterSilentError``: the
+caller asks again later. After long silence, another client asks: a client that has heard of no
+broker at all, as from a single broker during its start, forgets even its configured ones, and looks
+for none any more (librdkafka issue 5301).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OffsetQuery:
     """A question for offsets that is under way.
 
     Args:
-        future: Gives places with an offset or an error each.
+        future: Returns places with an offset or an error each.
         cluster: Makes errors of ours.
     """
 
@@ -101,7 +101,7 @@ class OffsetQuery:
 
         Raises:
             ClusterSilentError: no broker answered.
-            KafkaAccessError: a broker refused to tell.
+            KafkaAccessError: a broker refused the request.
         """
         action = "the request for offsets"
         try:
@@ -293,7 +293,9 @@ class Cluster:
         return self._ask(shards, timestamp_ms).result()
 
     def report(self, offsets: Mapping[str, int]) -> None:
-        """Report offsets to the consumer group. Does not wait: ``serve`` tells how it ended.
+        """Report offsets to the consumer group.
+
+        Does not wait: ``serve`` reports the result.
 
         Raises:
             KafkaException: the client cannot even try.
@@ -344,7 +346,8 @@ class Cluster:
     def _note(self, error: KafkaError) -> None:
         """Keep the client's last error; a refusal is kept over other errors.
 
-        That all brokers are down it says once it has told of each, which is what people need.
+        The client reports the loss of all brokers after each of them, which is the message that
+        people need.
         """
         is_refused = self._last_error is not None and is_refusal(self._last_error)
         if not is_refused and error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -374,7 +377,7 @@ class Cluster:
     def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
         """Make the client request the leaders, since it caches missing ones for minutes.
 
-        That nobody does it would believe for minutes.
+        Otherwise it would believe for minutes that there is no leader.
 
         An answer that comes later counts, too; a longer wait would hold up the caller.
         """

@@ -1,10 +1,10 @@
 """Ranges of offsets from one consumer per worker, which fetches ahead.
 
 The consumer delivers the messages of all its partitions in one queue. Each partition has a *lane*:
-what was taken from the queue and not asked for yet. A range that begins where the lane stands, or a
-little later, costs no round trip; any other range assigns the partition again. Offsets have holes
+messages taken from the queue and not yet requested. A range that begins at the lane's position, or
+a little later, costs no round trip; any other range assigns the partition again. Offsets have holes
 (compaction, transactions), so a range ends with a message, or with the end of the partition, at or
-behind its end. Nothing is remembered beyond what the broker can send again.
+behind its end. Nothing is remembered beyond messages that the broker can send again.
 
 A consumer that was not read from for a second fetches nothing more until it is.
 
@@ -43,8 +43,8 @@ _logger = logging.getLogger(__name__)
 # hot path: left as the client has them, the first two cost a factor of eight in throughput. The
 # third keeps the broker from answering each time that a message arrives: at 10,000 messages a
 # second p99 is 20 ms at least once in place of 27, and 102 exactly once in place of 117. The fourth
-# bounds what that adds for a lone message, and how long a partition that is added waits for the
-# fetch that is under way: up to 500 ms by the client's own default.
+# bounds the added delay for a lone message, and how long a new partition waits for the fetch that
+# is under way: up to 500 ms by the client's own default.
 CONSUMER_DEFAULTS: Final = {
     "fetch.queue.backoff.ms": "1",
     "queued.min.messages": "20000",
@@ -86,7 +86,7 @@ _GONE = frozenset(
 class PartitionGoneError(Exception):
     """A range of offsets, or a partition, that no longer exists.
 
-    Internal to the source: the reader decides what follows. ``reason`` are the client's words.
+    Internal to the source: the reader decides about it. ``reason`` is the client's text.
     """
 
     def __init__(self, reason: str) -> None:
@@ -170,9 +170,9 @@ class RangeConsumer:
         steps, so that the task can be canceled.
 
         Raises:
-            PartitionGoneError: retention, or somebody, removed what was to be read.
+            PartitionGoneError: retention, or a deletion, removed the messages to read.
             KafkaAccessError: the broker refuses this client.
-            KAFKA_CLIENT_FAILED: a message is damaged, or the client gave up.
+            KAFKA_CLIENT_FAILED: a message is damaged, or the client stopped.
         """
         with self._in_use:
             yield from self._read((topic, partition), start, end, byte_count)
@@ -212,8 +212,8 @@ class RangeConsumer:
     ) -> Iterator[list[tuple[tuple[str, int], list[Message], int]]]:
         """Yield new messages of some partitions, with the offset after them.
 
-        Together comes what is there at one time. Ends at a limit, or where a partition is gone: who
-        reads it next is told.
+        Messages available at one time come together. Ends at a limit, or at a partition that is
+        removed: its next reader gets the error.
 
         Args:
             starts: Partitions, each with the offset to begin at.
@@ -221,7 +221,7 @@ class RangeConsumer:
 
         Raises:
             KafkaAccessError: the broker refuses this client.
-            KAFKA_CLIENT_FAILED: a message is damaged, or the client gave up.
+            KAFKA_CLIENT_FAILED: a message is damaged, or the client stopped.
         """
         with self._in_use:
             yield from self._read_on(starts, limits)
@@ -332,8 +332,8 @@ class RangeConsumer:
 
     def _pull(self, wanted: Collection[tuple[str, int]], wait_s: float) -> None:
         """Move the client's messages into the lanes; wait a moment if it has no messages."""
-        # hot path: consume() with a timeout waits for the full count; so it only collects what is
-        # there, and poll() does the waiting: 1.8 M messages/s against 1.5 M.
+        # hot path: consume() with a timeout waits for the full count; so it only collects available
+        # messages, and poll() does the waiting: 1.8 M messages/s against 1.5 M.
         messages = self._consumer.consume(MESSAGES_PER_CALL, 0)
         if not messages:
             first = self._consumer.poll(wait_s)

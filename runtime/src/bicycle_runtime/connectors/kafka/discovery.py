@@ -4,11 +4,11 @@ Policy for where a partition begins: a job that never ran, and a topic that a la
 job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,
 topics of the pattern) begins at its earliest offset, so that nothing of it is left out.
 
-What retention removed is certain at once, and so is a topic that was deleted and created again
+A removal by retention is certain at once, and so is a topic that was deleted and created again
 (with another id). Ids are compared at each look, once a second while there is input, and at once
 when an end moves back, a partition is missing, or a task cannot read its slice. An end before our
-position, or a partition that nobody knows, may be a broker that just starts: only after a while it
-is taken for a loss.
+position, or an unknown partition, may be a broker that just starts: only after a while it is taken
+for a loss.
 """
 
 from __future__ import annotations
@@ -129,19 +129,19 @@ class Discovery:
     def look(self) -> None:
         """Look once.
 
-        1. Topics: those that exist, with all their partitions.
+        1. Topics: the existing topics, with all their partitions.
         2. Partitions: new ones begin by the policy above.
-        3. Positions: each must lie between the first offset that is left and the end.
+        3. Positions: each must be between the first remaining offset and the end.
 
         Raises:
             ClusterSilentError: no broker answered.
             KAFKA_TOPIC_MISSING: a named topic that was never read does not exist.
             CONNECTOR_OPTION_WRONG: see ``start``.
-            KafkaOffsetsLostError: what is next is gone, and the policy is to fail.
+            KafkaOffsetsLostError: the next message is removed, and the policy is to fail.
         """
         self._looked_s = self._clock.monotonic()
         self._next_look_s = self._looked_s + _AGAIN_S
-        # 1. Topics: those that exist, with all their partitions.
+        # 1. Topics: the existing topics, with all their partitions.
         names = self._names()
         counts = self._cluster.partition_counts(names, _REQUEST_S)
         self._refuse_missing([name for name in names if name not in counts])
@@ -155,7 +155,7 @@ class Discovery:
         if silent and self._was_blank and self._is_first:
             raise ClusterSilentError(f"partition {silent[0]} has no leader")
         self._begin([shard for shard in new if shard not in silent], lows, ends)
-        # 3. Positions: each must lie between the first offset that is left and the end.
+        # 3. Positions: each must be between the first remaining offset and the end.
         self._check_positions(shards, lows, ends, renewed=self._renew(counts))
         if self._options.bounded and self._progress.stops is None:
             self._progress.stop_at({**ends, **self._cluster.high_ends(shards)})
@@ -323,7 +323,7 @@ class Discovery:
                 problem=problem,
             )
         go_on = low if policy == "earliest" else high
-        # Offsets of one topic say nothing about another; nor do they where a partition shrank.
+        # Offsets of one topic are not valid for another, nor after a partition shrank.
         is_known = go_on > position and problem != _CREATED_AGAIN
         log_event(
             _logger,

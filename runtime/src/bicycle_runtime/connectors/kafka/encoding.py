@@ -54,7 +54,7 @@ _Column = Sequence[bytes | None]
 # Varints, CRC and the like of a batch with one message: 61 + at most 40 bytes, and some to spare.
 _OVERHEAD_BYTES = 256
 _HEADER_OVERHEAD_BYTES = 10
-_TIME_MS_MIN = 1  # The client takes 0 for none, and writes the time of writing.
+_TIME_MS_MIN = 1  # The client takes 0 for no time, and writes the time of writing.
 
 
 class UnencodableError(Exception):
@@ -201,7 +201,7 @@ class MessageEncoder:
 
         Raises:
             UnencodableError: it cannot be written, and why.
-            Exception: what user code raised.
+            Exception: the exception of user code.
         """
         given = record if self._value is None else self._value(record)
         message: Message = {}

@@ -102,10 +102,8 @@ KAFKA_CLIENT_FAILED = BicycleError.row(
 )
 
 
-# Errors of the Kafka sink: BIC-1765 to BIC-1779.
-#
-# Those that are raised behind the seal of an epoch say what state things are in: its output is safe
-# in checkpoint storage, and is published at the next start.
+# Errors of the Kafka sink: BIC-1765 to BIC-1779.  Errors raised behind the seal of an epoch
+# describe the state: its output is safe in checkpoint storage, and is published at the next start.
 
 KAFKA_TOPIC_UNSUITABLE = BicycleError.row(
     "BIC-1765",

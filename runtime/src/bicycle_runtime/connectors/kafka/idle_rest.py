@@ -17,7 +17,7 @@ class IdleRest:
     the next use starts another one.
 
     Args:
-        rest: What to do.
+        rest: The action.
         after_s: How long nothing was used.
         clock: Measures that.
     """

@@ -1,10 +1,10 @@
 """A client of the driver that waits for the first message while a job is idle.
 
-To ask for end offsets a hundred times a second costs a broker a sixth of a core. A fetch that waits
-on the broker costs two requests a second, and is answered when a message can be read. The listener
-fetches from where the job stands; the first message ends the pause of the epoch loop, and is
-dropped: tasks read it. What it cannot hear (markers of transactions, new partitions, an outage) the
-source finds out by asking, less often.
+Reading end offsets a hundred times a second costs a broker a sixth of a core. A fetch that waits on
+the broker costs two requests a second, and is answered when a message can be read. The listener
+fetches from the job's position; the first message ends the pause of the epoch loop, and is dropped:
+tasks read it. Other changes (markers of transactions, new partitions, an outage) the source finds
+by requests, less often.
 """
 
 from __future__ import annotations

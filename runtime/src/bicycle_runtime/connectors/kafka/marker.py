@@ -1,8 +1,9 @@
 """Epoch markers: the last published epoch of each writer, in its transactions.
 
 A marker is a record in a compacted topic of its own, one partition per writer. It is in the
-transaction that carries the messages, so it is there exactly when they are. ``identity`` tells the
-history of one checkpoint directory from that of a job of the same name that began from the start.
+transaction that carries the messages, so it is there exactly when they are. ``identity``
+distinguishes the history of one checkpoint directory from that of a job of the same name that began
+from the start.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Marker:
         """Return the marker that a record holds.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is no marker.
         """
         found = json.loads(data)
         if not isinstance(found, dict) or found.get("version") != 1:
@@ -99,7 +100,7 @@ class MarkerReader:
         client: Properties of the client.
         topic: The marker topic.
         clock: Bounds how long one reading may take.
-        wait: Called between short waits; may raise to give up.
+        wait: Called between short waits; may raise to end the wait.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class OpenTransactions:
         self._clock = clock
         self._limit_s = limit_ms / 1_000
         self._vertex = vertex
-        self._since: dict[str, tuple[int, float]] = {}  # The end that stands still, and since when.
+        self._since: dict[str, tuple[int, float]] = {}  # The unmoved end, and since when.
         self._logged: set[str] = set()
 
     def look(self) -> None:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 LossPolicy = Literal["fail", "earliest", "latest"]
-_MADE = "kafka:"  # What begins so among the names of ``Sink.makes`` is a topic.
+_MADE = "kafka:"  # Among the names of ``Sink.makes``, this prefix marks a topic.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,8 @@ def starting_offsets(
     """Return the start offsets of the option ``starting_offsets``.
 
     Raises:
-        CONNECTOR_OPTION_WRONG: it is none of the four forms, or names a topic that is not read.
+        CONNECTOR_OPTION_WRONG: it has a form other than the four, or names a topic that is not
+            read.
     """
     value = options.starting_offsets
     if value == "earliest":

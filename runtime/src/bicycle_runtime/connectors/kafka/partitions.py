@@ -1,7 +1,7 @@
 """A check that brokers know a partition, bypassing the client's cache.
 
-A partition that nobody leads is unknown to the client, as one that is gone; it would believe so for
-minutes. Asking for the topic by name makes it look again.
+A partition without a leader is unknown to the client, like a removed one; it would believe so for
+minutes. A request for the topic by name makes it look again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def is_known(client: Consumer, place: TopicPartition, *, timeout_s: float) -> bo
     """Return whether the brokers know a partition, with or without a leader.
 
     Raises:
-        KafkaException: none answers in time.
+        KafkaException: no broker answers in time.
     """
     topic = client.list_topics(place.topic, timeout=timeout_s).topics[place.topic]
     return place.partition in topic.partitions

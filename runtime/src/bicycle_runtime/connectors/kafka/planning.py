@@ -22,17 +22,17 @@ class Backlog:
 def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
     """Return at most one slice for each partition, within the budget.
 
-    1. Records are shared fairly: what a partition cannot use goes to the others.
+    1. Records are shared fairly: the share that a partition cannot use goes to the others.
     2. The budget of bytes is shared in proportion to the records; the reader observes it, since
        sizes are only known there. It reads at least one record.
     3. Partition number n is read by subtask ``n % parallelism`` in every epoch, so that a worker
-       goes on with what it has fetched ahead. The engine gives slice i to subtask
-       ``i % parallelism``: empty slices of idle partitions fill the gaps.
+       continues with its prefetched messages. The engine gives slice i to subtask ``i %
+       parallelism``: empty slices of idle partitions fill the gaps.
     4. Where tasks read on, each partition has its slice, be it empty.
 
     Args:
         backlogs: All partitions of the source, in a lasting order; the idle ones included.
-        budget: What the epoch may take. When it has fewer records than there are partitions, the
+        budget: The limit of the epoch. When it has fewer records than there are partitions, the
             smallest backlogs wait.
     """
     shares = fair_shares([backlog.end - backlog.start for backlog in backlogs], budget.record_count)

@@ -67,10 +67,10 @@ def client_call(call: Callable[..., Result], *arguments: Any, **options: Any) ->
     """Return the result of a client call, with fatal errors raised as such.
 
     The client raises it inside ``poll`` or ``flush``; when delivery reports are served by the same
-    call, Python finds an exception set where there must be none, or none where there must be one,
-    and says ``SystemError``. Or the bare ``KafkaError`` is raised, which is no exception: no
-    ``except`` sees it, and a thread ends with its work neither done nor failed. None of our
-    callbacks raises, so it can be nothing else.
+    call, Python finds an exception set that must be absent, or absent that must be set, and raises
+    ``SystemError``. Or the bare ``KafkaError`` is raised, which is no exception: no ``except`` sees
+    it, and a thread ends with its work neither done nor failed. No callback of ours raises, so it
+    can be nothing else.
 
     Raises:
         KafkaException: the fatal error.
@@ -101,9 +101,9 @@ def produce_messages(
     Args:
         producer: Reports failed deliveries only.
         topic: Where to.
-        messages: With a value each, and what else a message has.
-        failures: Takes what fails later.
-        wait: Called while the client's queue is full; may raise to give up.
+        messages: With a value each, and the other parts of a message.
+        failures: Takes later failures.
+        wait: Called while the client's queue is full; may raise to end the wait.
 
     Raises:
         KafkaException: the client does not take a message, whatever the room in its queue.

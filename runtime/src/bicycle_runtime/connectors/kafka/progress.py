@@ -1,8 +1,8 @@
 """Progress in each partition, with the part that only the next state contains.
 
-The engine seals the offsets of what was read. Where reading *begins* (a starting offset, a jump
+The engine seals the offsets of read messages. The *start* of reading (a starting offset, a jump
 over lost messages) was decided here, so it goes into the state until the partition is read: a
-restart must not decide again, when the topic has changed. Pure: asks no broker.
+restart must not decide again, when the topic has changed. Pure: sends no request.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Progress:
 
     Args:
         sealed: Offsets of the last epoch, also of partitions that are not read any more: they are
-            kept, and a job that reads the topic again goes on there.
-        state: What ``state`` returned for it.
+            kept, and a job that reads the topic again continues there.
+        state: Result of ``state`` for it.
     """
 
     def __init__(self, sealed: Mapping[str, int], state: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ class KafkaReader:
         fixed: Brokers and group.
         values: Format of values.
         keys: Format of keys.
-        on_data_loss: What to do when offsets of a slice are gone.
+        on_data_loss: The policy when offsets of a slice are removed.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class KafkaReader:
         """Yield the records of the slice, up to its end or size limit.
 
         Raises:
-            KafkaOffsetsLostError: what was to be read is gone, and the policy is to fail.
+            KafkaOffsetsLostError: messages of the slice are removed, and the policy is to fail.
         """
         position = part.start
         topic, partition = place_of(part.shard)

@@ -1,21 +1,21 @@
 """Properties of the Kafka client: checked against options, with secrets hidden.
 
-Any property of librdkafka passes through unless an option of ours decides it. What is left to check
-(names, values, combinations) the client checks itself when it is made; ``open_client`` gives its
-answer a place. This module opens no connection.
+Any property of librdkafka passes through unless an option of ours decides it. The remaining checks
+(names, values, combinations) are the client's at its construction; ``open_client`` adds the
+location to its errors. This module opens no connection.
 
-Secrets are given by reference: the graph says where a password is, and the driver looks it up when
-it starts. Only the driver's process and host are sure to have the variable or file (workers of a
+Secrets are references: the graph has the location of a password, and the driver looks it up when it
+starts. Only the driver's process and host are sure to have the variable or file (workers of a
 cluster need not), so the driver resolves references at each start and ships the values inside the
 job's image. They are in no graph, manifest, log line or error; Spark's own local files can be
 encrypted with ``spark.io.encryption.enabled``.
 
-What the client says of itself is an event of our log. Left alone, librdkafka prints its lines on
-stderr, past every handler and between the lines of a log that somebody reads as JSON. With a
-``ClientLog`` they are events ``kafka_client``, told while the client is polled; those of a client
-that is not polled any more are not told. All are warnings: how much a client says is settled by its
-properties ``log_level`` and ``debug``, so what comes here was asked for, and what goes wrong is
-raised and logged as an error of ours elsewhere.
+The client's own log lines are events of our log. Left alone, librdkafka prints its lines on stderr,
+past every handler and between the lines of a JSON log. With a ``ClientLog`` they are events
+``kafka_client``, logged while the client is polled; lines of a client that is not polled any more
+are dropped. All are warnings: the client's properties ``log_level`` and ``debug`` set its
+verbosity, so the lines here were requested, and failures are raised and logged as our errors
+elsewhere.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _OUTAGES = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
-# Names of librdkafka for one thing: when both are given, the one that comes later wins unseen.
+# Names of librdkafka for one thing: when both are set, the later one wins unseen.
 _SAME: Final = (
     ("sasl.mechanism", "sasl.mechanisms"),
     ("linger.ms", "queue.buffering.max.ms"),
@@ -152,7 +152,7 @@ class ClientProperties:
         """Return a copy that knows its secrets, for processes that cannot look them up.
 
         Raises:
-            KAFKA_SECRET_MISSING: a secret is not where its reference says.
+            KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
         """
         return ClientProperties(
             vertex=self.vertex,
@@ -165,7 +165,7 @@ class ClientProperties:
         """Return all properties with secrets, to be passed to the client, not stored.
 
         Raises:
-            KAFKA_SECRET_MISSING: a secret is not where its reference says.
+            KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
         """
         return {**self.plain, **self._secrets()}
 
@@ -215,7 +215,7 @@ def checked_properties(
         properties: None, or name to text, number, true/false, or ``{"secret": {"env" | "file":
             place}}``.
         vertex: For errors.
-        reserved: Names that the connector decides, each with what to do instead.
+        reserved: Names that the connector decides, each with an alternative.
 
     Raises:
         KAFKA_PROPERTY_WRONG: a property is reserved, is no text, or holds a secret in plain sight.
@@ -258,11 +258,11 @@ def open_client(
     Args:
         make: ``Consumer``, ``Producer`` or ``AdminClient``.
         properties: Of the vertex.
-        extra: What the connector decides; may hold callbacks.
+        extra: The connector's own properties; may hold callbacks.
 
     Raises:
         KAFKA_PROPERTY_WRONG: the client does not know a property, or refuses its value.
-        KAFKA_SECRET_MISSING: a secret is not where its reference says.
+        KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
     """
     bound = properties.bound()
     try:
@@ -291,10 +291,10 @@ def client_error(
     """Return our error for a client's error that is not an outage.
 
     Args:
-        error: What the client raised or reported.
+        error: The client's error, raised or reported.
         properties: Of the vertex; its secrets are taken out of the text.
-        action: What was tried: ``"reading topic/3"``.
-        rights: What it needs.
+        action: The attempted action: ``"reading topic/3"``.
+        rights: The rights that it needs.
     """
     reason = properties.redacted(_reason(error))
     if not is_refusal(error):

@@ -88,10 +88,10 @@ _DEFAULTS = {
     "queue.buffering.max.messages": "100000",
     "queue.buffering.max.kbytes": "65536",
     # hot path: fuller requests: a seventh more messages a second than with 5 ms, the client's own.
-    # Nobody waits for it: what is handed over last is flushed at once.
+    # It delays no epoch: the last messages are flushed at once.
     "linger.ms": "100",
     "topic.metadata.propagation.max.ms": "5000",  # Then a missing topic is taken for missing.
-    "log_level": "2",  # What goes wrong is told by our own errors and events.
+    "log_level": "2",  # Our own errors and events report failures.
 }
 _MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
 _ALWAYS = {"enable.idempotence": "true", "acks": "all", "delivery.report.only.error": True}
@@ -136,7 +136,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             KAFKA_TOPIC_MISSING: the topic is missing, and is not to be made.
             KAFKA_TOPIC_UNSUITABLE: a topic cannot be made, or is not as it must be.
             KAFKA_TRANSACTION_TIMEOUT_WRONG: transactions could end before an epoch is published.
-            KAFKA_HISTORY_AHEAD: a job begins with an epoch behind what was published.
+            KAFKA_HISTORY_AHEAD: a job begins with an epoch behind the published ones.
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
@@ -158,7 +158,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         """Create missing topics, and find the last published epoch.
 
         Raises:
-            KAFKA_HISTORY_AHEAD: the job starts behind what it has published.
+            KAFKA_HISTORY_AHEAD: the job starts behind its published epochs.
             BicycleError: see ``check``.
         """
         if not self._is_checked:
@@ -284,21 +284,21 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         if state.get("topic") != options.topic:
             return
         topic, count = self._marker_topic, facts.partition_count
-        if state["marker_topic"] != topic:  # It was renamed; what was published stands there.
+        if state["marker_topic"] != topic:  # It was renamed; its published epochs are there.
             topic = state["marker_topic"]
             count = ensure_marker_topic(self._admin, topic, self.spec.vertex_id).partition_count
         markers = self._last_markers(topic, count)
         is_again = check_history(state, markers, options=options, vertex=self.spec.vertex_id)
-        # From another place there may be two of us; what one publishes must not count for both.
+        # Two jobs may begin from another place; epochs published by one must not count for both.
         if is_again or state.get("place", self._place) != self._place:
             self._identity = branch_of(self._identity, attempt_id(source=system_random()))
 
     def _names(self, job: str, state: Mapping[str, Any]) -> tuple[str, str]:
         """Return prefix and marker topic: configured, else previous, else by job name.
 
-        A job that begins with a savepoint of one of another name goes on as that, as long as it
-        writes to the same topic: only so does it see what was published behind the savepoint, and
-        shut out a driver that would publish that still.
+        A job that begins with a savepoint of a job with another name continues under that name, as
+        long as it writes to the same topic: only so does it see the epochs published behind the
+        savepoint, and fence a driver that would still publish.
         """
         options = self._options
         former = state if state.get("topic") == options.topic else {}

@@ -85,7 +85,7 @@ def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int
     """Refuse a topic that can never acknowledge messages; warn of possible loss.
 
     Raises:
-        KAFKA_TOPIC_UNSUITABLE: it asks for more copies in sync than it has.
+        KAFKA_TOPIC_UNSUITABLE: it requires more copies in sync than it has.
     """
     needed = int(facts.config.get("min.insync.replicas", "1"))
     if needed > facts.replica_count:
@@ -166,9 +166,9 @@ def check_history(
         vertex: For the error.
 
     Raises:
-        KAFKA_HISTORY_AHEAD: it does, and that was not asked for.
+        KAFKA_HISTORY_AHEAD: it does, and that was not allowed.
     """
-    # What somebody published who went on from here stands in the topic as well.
+    # The messages of another job that continued from here are in the topic as well.
     own = [m.epoch for m in markers.values() if is_branch(m.identity, of=state["identity"])]
     found = max(own, default=0)
     if found <= state["epoch"]:

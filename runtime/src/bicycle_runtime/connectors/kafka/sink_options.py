@@ -66,7 +66,7 @@ def message_plan(
     Args:
         options: Of the sink.
         spec: Its payloads are the user's functions and schemas.
-        limits: What the topic takes.
+        limits: The limits of the topic.
 
     Raises:
         CONNECTOR_OPTION_WRONG: there is no such format, or it cannot be used.
@@ -84,7 +84,7 @@ def message_plan(
     given = {"key": options.key_format_options, "value": options.value_format_options}
     for role, found in formats.items():
         if role in schemas:
-            formats[role] = "schema"  # It says more than a word.
+            formats[role] = "schema"  # It has more than a word.
         elif found == "schema":
             raise _payload_error(spec, f"{role}_schema", None, "an object with encode(value)")
         elif found not in ENCODED_HERE or given[role]:

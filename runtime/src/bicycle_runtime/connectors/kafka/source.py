@@ -1,15 +1,15 @@
 """The Kafka source on the driver: available offsets, and an epoch's share.
 
 Shards are partitions, named ``topic/partition``; offsets are Kafka's. Progress is in the manifest
-only: the consumer group is told afterwards, and no group is joined. Readable is what lies before
-the last stable offset (``read_committed``, the default). An outage of the brokers is no error: the
-source has no input until one answers again.
+only: offsets are reported to the consumer group afterwards, and no group is joined. Messages before
+the last stable offset are readable (``read_committed``, the default). An outage of the brokers is
+no error: the source has no input until one answers again.
 
-How long unread messages have been waiting is told from when the ends of partitions were seen.
-Timestamps of messages are not asked for: that would take a fetch for each partition, and producers
-set them at will. What lay there when the run began waits from then on.
+The age of unread messages is derived from the times at which the ends of partitions were seen.
+Timestamps of messages are not read: that would take a fetch for each partition, and producers set
+them at will. Messages present at the start of the run wait from then on.
 
-Published offsets are told to a consumer group, for tools that show lag. Nothing depends on it.
+Published offsets are reported to a consumer group, for tools that show lag. Nothing depends on it.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ _NO_LAG = Lag(record_count=0, age_ms=0)
 class GroupReporter:
     """A reporter of the newest offsets, at most once a second, one at a time.
 
-    ``report`` is called by the thread that publishes, everything else by the one that polls.
+    ``report`` is called by the thread that publishes, everything else by the thread that polls.
 
     Args:
         group: Name of the consumer group.
         vertex: For the log.
-        user: Who reports, for the log; None where a certificate tells.
+        user: The reporting user, for the log; None if a certificate identifies it.
     """
 
     def __init__(self, *, group: str, vertex: str, user: str | None = None) -> None:
@@ -167,7 +167,7 @@ class WaitingTimes:
     """Remembers for each partition at which times it had grown to which ends.
 
     Args:
-        clock: Tells the time.
+        clock: Returns the time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -243,7 +243,7 @@ class KafkaSource(
     def is_fed_by(self, made: Collection[str]) -> bool:
         """Return whether the job itself creates a topic that is read.
 
-        Brokers are not compared: there are many ways to name those of one cluster.
+        Brokers are not compared: there are many ways to name the brokers of one cluster.
         """
         return any(is_read(self._options, self._pattern, topic) for topic in made_topics(made))
 
@@ -255,7 +255,7 @@ class KafkaSource(
         Raises:
             KAFKA_UNREACHABLE: the job never ran, and no broker answers.
             KAFKA_TOPIC_MISSING: a named topic does not exist.
-            KafkaOffsetsLostError: what is next was removed, and the policy is to fail.
+            KafkaOffsetsLostError: the next message was removed, and the policy is to fail.
         """
         self._clock = services.clock
         self._progress = Progress(offsets, state)
@@ -309,7 +309,7 @@ class KafkaSource(
             self._busy_s = self._clock.monotonic()
         nothing = Lag() if self._progress.positions else _NO_LAG  # Not asked yet; no topic yet.
         return SourceStatus(
-            # An epoch without slices seals what was decided, before anything is read.
+            # An epoch without slices seals the decision, before anything is read.
             has_input=has_input,
             is_finished=self._progress.is_finished() and self._progress.is_sealed,
             lag=total_lag(lags.values() or [nothing]),

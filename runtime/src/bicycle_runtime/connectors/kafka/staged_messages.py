@@ -3,7 +3,7 @@
 A file is a sequence of frames: ``b"KM"``, version u8, zero u8, body length u32 (little-endian),
 then the body, a MessagePack map from fields to columns, which have one value for each message. Size
 and CRC-32 of the whole file are known from its ``StagedFile``, and are checked before the last
-frame is handed out, so nothing of a damaged file is ever committed.
+frame is returned, so nothing of a damaged file is ever committed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColum
             try:
                 messages = _messages(held, start, end)
             except (ValueError, msgspec.MsgspecError) as error:
-                for _ in blocks:  # To its end: a damaged file is told as such.
+                for _ in blocks:  # To its end: damage of the file is an error.
                     pass
                 raise STAGED_MESSAGES_UNREADABLE(
                     path=file.path, reason=str(error), expected=FORMAT_VERSION

@@ -1,8 +1,8 @@
 """Facts of topics and brokers for the sink, and the creation of topics.
 
-All questions go through the admin client, with short timeouts: each to one broker, and none for
-offsets, since librdkafka ends the process when a broker goes away under such a request. A question
-that this user may not ask is answered by "unknown": the brokers check everything again when
+All requests go through the admin client, with short timeouts: each to one broker, and without
+offsets, since librdkafka ends the process when a broker goes away under such a request. A request
+that this user may not make is answered by "unknown": the brokers check everything again when
 messages arrive.
 """
 
@@ -105,7 +105,7 @@ class TopicAdmin:
 
     Args:
         client: Properties of the client.
-        wait: Called while no broker answers; raises to give up.
+        wait: Called while no broker answers; raises to end the wait.
     """
 
     def __init__(self, client: ClientProperties, wait: Callable[[str], None]) -> None:
@@ -122,7 +122,7 @@ class TopicAdmin:
         Args:
             topic: Its name.
             plan: How it would be made.
-            operations: What this user must be allowed, in the words of Kafka's ACLs.
+            operations: The operations that this user needs, in the words of Kafka's ACLs.
 
         Raises:
             KAFKA_TOPIC_MISSING: it is missing and there is no plan.
@@ -248,7 +248,7 @@ class TopicAdmin:
                     return self._admin.list_topics(timeout=_CALL_S)
                 return self._admin.list_topics(topic, timeout=_CALL_S)
             except KafkaException as error:
-                self._admin.poll(0)  # Only the callback hears why: a wrong password, say.
+                self._admin.poll(0)  # Only the callback gets the reason, such as a wrong password.
                 cause = self._error or error.args[0]
                 if is_refusal(cause):
                     action = "the connection"
@@ -307,7 +307,7 @@ class TopicAdmin:
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return True  # Somebody else was faster.
+                return True  # Another process was faster.
             if is_refusal(error):
                 action = f"{verb} topic {rights.topic}"
                 raise client_error(

@@ -1,7 +1,7 @@
 """Publication of a writer's epochs, each in a transaction with its marker.
 
 The idea: never reason about whether a commit arrived. After any error the producer is thrown away
-and a new one opened, which fences the old one and ends its transaction; then the marker says
+and a new one opened, which fences the old one and ends its transaction; then the marker shows
 whether the epoch is there. A producer that works is kept from epoch to epoch. Every call to the
 client has a short timeout, so that a stop is noticed.
 
@@ -109,8 +109,8 @@ class TransactionSettings:
 class Publication:
     """One writer's output of one sealed epoch.
 
-    ``messages`` reads it from its start, at each call. ``is_past`` says that the epoch belongs to a
-    history that was left, in which later epochs are published already.
+    ``messages`` reads it from its start, at each call. ``is_past`` means that the epoch belongs to
+    an abandoned history, in which later epochs are published already.
     """
 
     epoch: int
@@ -131,7 +131,7 @@ class TopicDoubt:
     How long no broker answered does not count.
 
     Args:
-        clock: Tells the time.
+        clock: Returns the time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -154,7 +154,7 @@ class TransactionalWriter:
 
     Args:
         index: The writer's index, which is its partition of the marker topic.
-        settings: What it shares with the others.
+        settings: The settings shared by all writers.
     """
 
     def __init__(self, index: int, settings: TransactionSettings) -> None:
@@ -227,17 +227,17 @@ class TransactionalWriter:
         """Publish once.
 
         1. Open a producer, which fences all others of this writer, and read the marker.
-        2. Leave the epoch alone when the marker tells of it.
-        3. Begin a transaction and hand over the messages.
+        2. Leave the epoch alone when the marker contains it.
+        3. Begin a transaction and produce the messages.
         4. Add the marker.
         5. Commit.
         """
         # 1. Open a producer, which fences all others of this writer, and read the marker.
         producer = self._producer or self._open(publication)
-        # 2. Leave the epoch alone when the marker tells of it.
+        # 2. Leave the epoch alone when the marker contains it.
         if self._is_published(publication):
             return
-        # 3. Begin a transaction and hand over the messages.
+        # 3. Begin a transaction and produce the messages.
         self._failures = DeliveryFailures()
         producer.begin_transaction()
         self._is_in_transaction = True
@@ -286,9 +286,9 @@ class TransactionalWriter:
     def _probe(self, producer: Producer) -> int:
         """Write an empty record after the markers; return a later offset.
 
-        A broker that was killed begins with the end of the log that it noted last, and for a while
-        hides what lies behind; a marker that is missed would be an epoch that is published twice.
-        Once it has acknowledged a record it shows all before it.
+        A killed broker begins with the end of the log that it noted last, and for a while hides
+        later messages; a missed marker would be an epoch that is published twice. Once it has
+        acknowledged a record it shows all before it.
         """
         self._failures = DeliveryFailures()
         producer.begin_transaction()
@@ -324,7 +324,7 @@ class TransactionalWriter:
                     producer.list_topics(topic, timeout=_CALL_S)
         first = self._failures.first
         if first is not None and first.code() in _PURGED:
-            producer.begin_transaction()  # Refused, with the reason why this one cannot go on.
+            producer.begin_transaction()  # Refused, with the reason why this one cannot continue.
         if first is not None:
             raise KafkaException(first)
 
@@ -423,7 +423,7 @@ class TransactionalWriter:
         if producer is not None:
             producer.purge(blocking=False)
             with contextlib.suppress(KafkaException):
-                client_call(producer.poll, 0)  # What it has to say, it says now or never.
+                client_call(producer.poll, 0)  # Its last log lines come now or never.
 
     def _log(
         self, event: str, publication: Publication, level: int = logging.INFO, **fields: Any

@@ -61,7 +61,7 @@ class KafkaWriterFactory:
     """Opens writers, and keeps the producer of a worker process between epochs.
 
     Args:
-        plan: What writers need.
+        plan: The plan of the writers.
     """
 
     def __init__(self, plan: WriterPlan) -> None:
@@ -197,7 +197,7 @@ class DirectWriter:
     def abort(self) -> None:
         """Drop unsent messages; messages in the brokers remain, as at least once permits.
 
-        What the brokers have stays: that is at least once.
+        Messages at the brokers stay: that is at least once.
         """
         self._factory.discard_producer()
 

@@ -101,7 +101,7 @@ class IcebergSink(LakeSink):
         """Return the way to a table.
 
         Raises:
-            CONNECTOR_OPTION_WRONG: its name, or the address of its catalogue, is none.
+            CONNECTOR_OPTION_WRONG: its name, or the address of its catalogue, is invalid.
         """
         secret = secret_option(self._spec, "catalog_password", options.catalog_password)
         return _IcebergTable(options, _address(options, self._spec), secret)
@@ -146,7 +146,7 @@ class _IcebergTable(LakeTable):
                         for column in self._options.partition_by:
                             folders.add_identity(column)
         except (TableAlreadyExistsError, CommitFailedException):
-            if not catalog.table_exists(self.name):  # Somebody else has made it meanwhile.
+            if not catalog.table_exists(self.name):  # Another process has made it meanwhile.
                 raise
 
     def unsupported(self, schema: pyarrow.Schema) -> str:
@@ -186,7 +186,7 @@ class _IcebergTable(LakeTable):
             )
             if self._address.get_backend_name() == "postgresql":
                 event.listen(self._opened.engine, "connect", self._note_connection)
-                self._opened.engine.dispose()  # Those of the library so far are not known.
+                self._opened.engine.dispose()  # The library's current ones are not known.
         return self._opened
 
     def _note_connection(self, connection: Any, _: object) -> None:
@@ -299,11 +299,11 @@ def replace_rows(
     Args:
         table: As it was looked at.
         changes: Of the table; files are taken out there.
-        rows: What comes in their place; each key is there once.
+        rows: The new rows; each key is there once.
         commit: By which keys.
 
     Returns:
-        What must be added again, read as it is asked for; None for nothing.
+        The rows to add again, read on demand, or None.
     """
     keys = rows.select(list(commit.keys))
     found = []

@@ -43,9 +43,9 @@ class RowChecks:
 
     Args:
         folders: Column by which the table is put into folders -> function that returns the text of
-            a value in the name of a folder, or raises ValueError for one that has none.
+            a value in the name of a folder, or raises ValueError for a value without one.
         bytes_max: Of the name of a folder.
-        conditions: Constraints of the table, None for none.
+        conditions: Constraints of the table, or None.
     """
 
     folders: Mapping[str, FolderText] = field(default_factory=dict)

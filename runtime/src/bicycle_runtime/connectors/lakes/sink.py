@@ -2,7 +2,7 @@
 
 Rows are held over epochs (``tables.held``), so that small epochs make neither small files nor many
 commits. A commit names the *run* of the job and the epoch, and the table keeps the last epoch of
-each run: so an epoch is committed once, however often it is published and by whom.
+each run: so an epoch is committed once, however often and by whichever process it is published.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         options: As declared.
     """
 
-    places: ClassVar[tuple[str, ...]]  # The options that say which table it is.
+    places: ClassVar[tuple[str, ...]]  # The options that select the table.
 
     def __init__(self, spec: ConnectorSpec, options: LakeOptions) -> None:
         super().__init__(spec, options)
@@ -120,7 +120,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
 
         Raises:
             TABLE_DIFFERS: the table has other columns.
-            LAKE_HISTORY_AHEAD: the job begins behind what was written.
+            LAKE_HISTORY_AHEAD: the job begins behind the written epochs.
             LAKE_UNREACHABLE: it cannot be opened.
         """
         with self._guard():
@@ -135,7 +135,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
 
         Raises:
             TABLE_DIFFERS: the table has other columns.
-            LAKE_HISTORY_AHEAD: the job begins behind what was written.
+            LAKE_HISTORY_AHEAD: the job begins behind the written epochs.
             LAKE_UNREACHABLE: it cannot be opened or made.
         """
         self.resume(services, state)
@@ -184,7 +184,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             job=self.services.job, run=state["run"], epoch=epoch, keys=tuple(state["keys"])
         )
         table = self._table
-        if state["table"] != self._where:  # The job was changed; this epoch goes where it said.
+        if state["table"] != self._where:  # The job was changed since this epoch.
             table = self.table_of(replace(self._lake_options, **state["table"]))
         limit = AnswerLimit(self._lake_options.publish_timeout_ms, table.break_off)
         act = partial(self._commit, table, list(plans.values()), commit, limit)
@@ -213,12 +213,12 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
     ) -> None:
         """Commit the held rows.
 
-        1. The newest version of the table tells whether the epoch is committed.
+        1. The newest version of the table shows whether the epoch is committed.
         2. Rows are read as columns of the table.
         3. They are committed on just that version.
         """
         fault_point("transaction_begun")
-        # 1. The newest version of the table tells whether the epoch is committed.
+        # 1. The newest version of the table shows whether the epoch is committed.
         version = self._newest(table, commit)
         if version.last_epoch(commit.run) >= commit.epoch:
             return

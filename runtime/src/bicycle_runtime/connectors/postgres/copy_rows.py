@@ -1,7 +1,7 @@
 """Records as rows of ``COPY``: text columns, escaped, checked against the table.
 
-What the server would refuse is refused here, record by record, so that ``on_error`` can settle it;
-once an epoch is sealed there is nobody to ask.
+Rows that the server would refuse are refused here, record by record, so that ``on_error`` can
+settle them; once an epoch is sealed it is too late.
 
 Source: PostgreSQL, COPY, "Text Format".
 """

@@ -1,7 +1,7 @@
 """Rows of a PostgreSQL table by key, requested together and kept for a while.
 
-``bicycle_sdk.lookups`` opens it on workers. It changes nothing and promises nothing about time:
-who asks gets a row as it is now, or was at most ``cache_ms`` ago.
+``bicycle_sdk.lookups`` opens it on workers. It changes nothing and promises nothing about time: a
+caller gets a row as it is now, or was at most ``cache_ms`` ago.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class LookupTable:
     Args:
         url: Without a password.
         table: Its name, or ``schema.table``.
-        key: Column whose values are asked for; unique.
+        key: Column of the lookup's values; unique.
         columns: Columns of the rows, None for all.
         password: None where the library finds it.
-        cache_rows: So many keys are kept, also those that have no row.
+        cache_rows: So many keys are kept, also keys without a row.
         cache_ms: For so long.
         clock: The time.
     """

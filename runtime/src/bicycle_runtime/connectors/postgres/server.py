@@ -151,7 +151,7 @@ def _application(name: str) -> str:
 def _is_away(error: psycopg.OperationalError) -> bool:
     """Return whether the server may become available; a refused login is final.
 
-    The library tells no code of what happens before a session begins.
+    The library has no code for errors before a session begins.
     """
     text = str(error)
     is_answer = "FATAL:" in text or "fe_sendauth" in text

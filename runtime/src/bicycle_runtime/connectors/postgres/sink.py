@@ -1,9 +1,9 @@
 """The PostgreSQL sink: an epoch is a transaction that also writes its number.
 
-Tasks stage rows as ``COPY`` takes them; publishing sends them as they are. The number stands in a
-row of the marker table for each *run*, and is looked at first, so an epoch is written once,
-however often it is published. A job that goes on elsewhere begins a run of its own: two jobs of
-one savepoint never take each other's epochs for theirs.
+Tasks stage rows as ``COPY`` takes them; publishing sends them as they are. The number is in a row
+of the marker table for each *run*, and is read first, so an epoch is written once, however often it
+is published. A job that continues elsewhere begins a run of its own: two jobs of one savepoint
+never take each other's epochs for their own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         Raises:
             POSTGRES_UNREACHABLE: the server cannot be used.
             POSTGRES_TABLE_UNSUITABLE: the table cannot.
-            POSTGRES_HISTORY_AHEAD: the job begins behind what was written.
+            POSTGRES_HISTORY_AHEAD: the job begins behind the written epochs.
         """
         with self._server.opened(services.clock, self._patience.is_stopping) as connection:
             self._check_table(connection, may_miss=self._options.create_table)
@@ -121,7 +121,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         Raises:
             POSTGRES_UNREACHABLE: the server cannot be used.
             POSTGRES_TABLE_UNSUITABLE: the table cannot.
-            POSTGRES_HISTORY_AHEAD: the job begins behind what was written.
+            POSTGRES_HISTORY_AHEAD: the job begins behind the written epochs.
         """
         options = self._options
         self._services = services
@@ -198,15 +198,15 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         """Write an epoch.
 
-        1. The row of the run is locked, and tells whether the epoch is written.
-        2. The rows are sent; those that the table refuses are settled as ``on_error`` says.
+        1. The row of the run is locked, and shows whether the epoch is written.
+        2. The rows are sent; rows that the table refuses are settled by ``on_error``.
         3. The number is written, and all of it becomes visible at once.
         """
         refused: list[tuple[bytes, psycopg.Error]] = []
         connection = self._server.connection()
         marker = table_name(state["marker_table"])
         with connection.transaction():
-            # 1. The row of the run is locked, and tells whether the epoch is written.
+            # 1. The row of the run is locked, and shows whether the epoch is written.
             fault_point("transaction_begun")
             connection.execute(_DURABLE)
             insert = sql.SQL(
@@ -217,7 +217,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             [[written]] = connection.execute(select, [state["run"]]).fetchall()
             if written >= epoch:
                 return
-            # 2. The rows are sent; those that the table refuses are settled as ``on_error`` says.
+            # 2. The rows are sent; rows that the table refuses are settled by ``on_error``.
             if self._settles:
                 self._send_settled(connection, state, files, refused)
             else:
@@ -399,7 +399,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         """Return whether epochs are to be written again, as an older one was restored.
 
         Raises:
-            POSTGRES_HISTORY_AHEAD: so it is, and nobody allowed it.
+            POSTGRES_HISTORY_AHEAD: so it is, and that was not allowed.
         """
         if state.get("table") != self._options.table:
             return False

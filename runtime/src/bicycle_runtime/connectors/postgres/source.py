@@ -1,9 +1,9 @@
 """The PostgreSQL source: rows in the order of a growing column, exactly once.
 
-An offset is a number of the column. Numbers are handed out before their rows are committed, so a
-row may appear behind one with a larger number. Therefore the source reads up to a number only when
-every transaction has ended that ran when that number was seen: what they wrote is visible then, and
-later ones get larger numbers.
+An offset is a number of the column. Numbers are assigned before their rows are committed, so a row
+may appear behind one with a larger number. Therefore the source reads up to a number only when
+every transaction has ended that ran when that number was seen: their rows are visible then, and
+later transactions get larger numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _SHARD = "rows"
 _BATCH_ROWS = 4_096
 _WAITING_MS = 50
 _WHOLE_NUMBERS = ("int2", "int4", "int8")
-# Who may still commit rows: all but this session, and those that write no rows of their own.
+# Sessions that may still commit rows: all but this session, and sessions that write no rows of
+# their own.
 _RUNNING = """
     select array_agg(distinct l.virtualtransaction)
     from pg_locks l left join pg_stat_activity a on a.pid = l.pid
@@ -202,7 +203,7 @@ class PostgresSource(Source):
             self._server.close()
             return []
         if not found:
-            self._safe_end = self._next  # Somebody has deleted the rows that were seen.
+            self._safe_end = self._next  # The rows that were seen were deleted.
         ends = [self._next, *(number + 1 for (number,) in found)]
         return [Slice(shard=_SHARD, start=start, end=end) for start, end in pairwise(ends)]
 
@@ -227,7 +228,7 @@ class PostgresSource(Source):
 
         1. The largest number that is committed is seen: its row waits, and holds event time back.
         2. Then the transactions that run are noted: only they can have smaller numbers.
-        3. When none of them runs any more, all up to that number can be read.
+        3. When all of them have ended, all rows up to that number can be read.
         """
         connection = self._server.connection()
         # 1. The largest number that is committed is seen: its row waits, and holds event time back.
@@ -240,7 +241,7 @@ class PostgresSource(Source):
             self._running = self._running_now(connection)
         else:
             self._running &= self._running_now(connection)
-        # 3. When none of them runs any more, all up to that number can be read.
+        # 3. When all of them have ended, all rows up to that number can be read.
         if not self._running:
             self._safe_end, self._running = self._seen_end, None
 

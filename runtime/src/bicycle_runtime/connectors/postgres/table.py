@@ -111,7 +111,7 @@ def limits_of(
     Args:
         connection: To the server.
         table: Its name.
-        schema: What is to be written.
+        schema: The schema of the rows to write.
         keys: Of an upsert, else empty.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A process that is out of file descriptors cannot even refuse a client: the connection waits and
 wakes the listener again and again. So each door keeps one descriptor in reserve for that, and takes
-no client to whom it would give one of the last descriptors: the process needs them for its work.
+no client that would use one of the last descriptors: the process needs them for its work.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Door:
     def _turn_away(self, reason: str) -> None:
         """Accept a client with the descriptor in reserve, to close its connection at once."""
         if self._reserve is None:
-            threading.Event().wait(_PAUSE_S)  # Another one took it; the client goes on waiting.
+            threading.Event().wait(_PAUSE_S)  # Another one took it; the client continues to wait.
         else:
             os.close(self._reserve)
             self._reserve = None

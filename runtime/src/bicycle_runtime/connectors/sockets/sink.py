@@ -3,8 +3,8 @@
 While a client is connected nothing is lost: publishing waits for it. With no client connected,
 records are dropped and counted. After a crash an epoch may be sent again (at-least-once).
 
-One thread accepts reading clients and sends them lines, each at its own speed. Publishing hands
-over blocks of lines and waits while a client's buffer is full. A client that takes no byte for
+One thread accepts reading clients and sends them lines, each at its own speed. Publishing passes
+blocks of lines and waits while a client's buffer is full. A client that takes no byte for
 ``client_timeout_ms`` is disconnected, so that one stuck reader cannot stop the job; its lines are
 counted as lost.
 """
@@ -69,7 +69,7 @@ class Broadcaster(SocketServer):
         vertex_id: For the log.
         listener: Listens already, non-blocking; closed by ``stop``.
         options: The bounds.
-        clock: Tells how long a client has been stuck.
+        clock: Measures how long a client has been stuck.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Broadcaster(SocketServer):
     def send(self, lines: bytes) -> None:
         """Queue whole lines for every client; waits while a client's buffer is full.
 
-        With nobody connected the lines are dropped and counted.
+        Without a client the lines are dropped and counted.
 
         Raises:
             SendingEndedError: the job must end before the client has read.
@@ -148,7 +148,7 @@ class Broadcaster(SocketServer):
 
     def _run(self) -> None:
         super()._run()
-        with self._changed:  # Those who wait for clients learn that nobody serves them.
+        with self._changed:  # Callers that wait for clients learn that the server has ended.
             self._changed.notify_all()
 
     def _serve(self, ready: socket.socket, events: int) -> None:

@@ -1,13 +1,13 @@
 """The socket source: a TCP server that journals the lines of its clients.
 
-What is journalled is processed exactly once. A line counts as received when it is in the journal;
-TCP has no answer that would tell the client, so what a client sent in the last moments before a
+Journalled lines are processed exactly once. A line counts as received when it is in the journal;
+TCP has no acknowledgement for the client, so lines that a client sent in the last moments before a
 crash of the driver may be lost. Lines of one client keep their order. When too much waits unread,
 clients are simply not read from.
 
-One thread serves all clients: it takes what is there, journals all whole lines with one flush, and
-only then reads on. A client's half line waits in memory, bounded by ``line_bytes_max``, until its
-rest or the end comes.
+One thread serves all clients: it takes the available bytes, journals all whole lines with one
+flush, and only then reads on. A client's half line waits in memory, bounded by ``line_bytes_max``,
+until its rest or the end comes.
 """
 
 from __future__ import annotations

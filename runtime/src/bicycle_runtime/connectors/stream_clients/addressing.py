@@ -19,7 +19,7 @@ def url_of(
     """Return the address of streams of a backend; ``is_one``: of one stream.
 
     Raises:
-        STREAM_ADDRESS_WRONG: it is none.
+        STREAM_ADDRESS_WRONG: it is no address.
     """
     try:
         url = StreamUrl.parse(address)

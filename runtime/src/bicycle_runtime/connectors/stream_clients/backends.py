@@ -117,7 +117,7 @@ def stream_in(shard: str) -> tuple[StreamKey, int]:
 def cut_of(found: list[int], parts: int) -> Cut:
     """Divide the sequences of messages into parts of about the same count.
 
-    Messages that share a sequence, since no other stands for them, stay together.
+    Messages that share a sequence, since no other identifies them, stay together.
     """
     places = sorted({len(found) * part // parts for part in range(1, parts + 1)} - {0})
     places = [at for at in places if at == len(found) or found[at] > found[at - 1]]

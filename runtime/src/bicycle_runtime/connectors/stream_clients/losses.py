@@ -1,9 +1,9 @@
 """Messages of a stream that were removed before a job read them.
 
 A range that a task reads has a count, so that nothing is missed within an epoch. This module finds
-what was removed between epochs, or while the job did not run: a stream that was trimmed behind the
-position, one that was made again, and one that is gone. Messages that somebody deleted one by one
-are no loss.
+messages removed between epochs, or while the job did not run: a stream that was trimmed behind the
+position, one that was made again, and one that was deleted. Messages deleted one by one are no
+loss.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class LossWatch:
 
         1. A stream whose last message was before the position was made again.
         2. One that has had fewer messages than it had was made again as well.
-        3. Of a stream that has only messages behind the position, those were trimmed that are
-           neither read nor there.
+        3. If a stream has only messages behind the position, the unread and absent ones were
+           trimmed.
         """
         known = self._known.get(shard)
         self._ends[shard] = extent.end
@@ -107,8 +107,8 @@ class LossWatch:
             if not is_behind:
                 return loss  # How many of its messages were read is not known.
             known = _Known(removed_count, extent.added_count, extent.deletion)
-        # 3. Of a stream that has only messages behind the position, those were trimmed that are
-        #    neither read nor there.
+        # 3. If a stream has only messages behind the position, the unread and absent ones were
+        # trimmed.
         elif is_behind:
             trimmed = removed_count - known.read_count
             if trimmed > 0 and extent.deletion == known.deletion:
@@ -123,7 +123,7 @@ class LossWatch:
 
         Args:
             shard: Its name.
-            position: What is to be read next.
+            position: The next position to read.
             end: Where it must be read up to, 0 where that is not known.
         """
         known, end = self._known.pop(shard, None), max(end, self._ends.pop(shard, 0))

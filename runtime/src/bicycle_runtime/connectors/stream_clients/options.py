@@ -90,7 +90,7 @@ class StreamSinkOptions(PublishedOptions):
 class RedisPlaceOptions(RedisServerOptions):
     """The connection of a job to a Redis server."""
 
-    __slots__ = ()  # Those of source and sink have room for these, too.
+    __slots__ = ()  # Options of source and sink have room for these, too.
 
     password: object = option(None, doc="A reference to the password of the server.")
 
@@ -99,7 +99,7 @@ class RedisPlaceOptions(RedisServerOptions):
 class PulsarPlaceOptions(PulsarClusterOptions):
     """The connection of a job to a Pulsar cluster."""
 
-    __slots__ = ()  # Those of source and sink have room for these, too.
+    __slots__ = ()  # Options of source and sink have room for these, too.
 
     token: object = option(None, doc="A reference to the token for the login.")
 

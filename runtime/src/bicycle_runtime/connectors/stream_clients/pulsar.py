@@ -1,8 +1,8 @@
 """Streams of Pulsar as sources and sinks of jobs.
 
-A source reads by places, which the manifest holds, and has a subscription beside them: without one,
-Pulsar deletes what was not read. A sink sends an epoch at least once: brokers know for hours which
-messages of a producer they have, and not for as long as a job may rest.
+A source reads by positions, which the manifest holds, and has a subscription beside them: without
+one, Pulsar deletes unread messages. A sink sends an epoch at least once: brokers know for hours
+which messages of a producer they have, and not for as long as a job may rest.
 """
 
 from __future__ import annotations

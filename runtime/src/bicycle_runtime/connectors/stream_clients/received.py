@@ -1,9 +1,9 @@
 """Streams without storage as sources: input is journaled, epochs read the journal.
 
 A thread connects as programs do, and again when the connection is lost. With ``journal=true`` a
-message is on the disk before an epoch may read it, so that each one that was received counts
-exactly once through any crash. Without, nobody waits for the disk, and what a machine loses when it
-dies is lost. A WebSocket asks for what it missed: it says which sequence it received last.
+message is on the disk before an epoch may read it, so that each received message counts exactly
+once through any crash. Without, no message waits for the disk, and messages are lost with the
+machine. A WebSocket requests missed messages by the sequence that it received last.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WEBSOCKET_WORDS = (
 )  # fmt: skip
 _SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
 _BATCH = 1_000
-_REFUSED = -1  # The shard in the journal of what is no message.
+_REFUSED = -1  # The shard in the journal of invalid messages.
 _LOOK_S = 0.05
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
@@ -75,9 +75,9 @@ def refused_message(error: StreamError, now_ms: int, sequence: int | None) -> Me
     """Return the journal entry of received data that is not a message.
 
     Args:
-        error: Why it is none.
+        error: The reason why it is invalid.
         now_ms: When it came.
-        sequence: The last sequence before it; None when there is none.
+        sequence: The last sequence before it; None at the start.
     """
     received = error.received or b""
     payload = error.summary.replace("\0", "").encode() + b"\0" + received
@@ -112,7 +112,7 @@ class Receiver:
     Args:
         vertex_id: For the log.
         url: The streams.
-        words: Gives the options of the backend; it is told the sequence that came last.
+        words: Returns the options of the backend for the last received sequence.
         journal: Where messages go; closed by ``stop``.
         unread_bytes_max: While so much waits unread, nothing is taken.
     """
@@ -128,7 +128,7 @@ class Receiver:
     ) -> None:
         self.read_position = 0
         self.has_ended = False
-        self.is_reachable = False  # Nobody knows before the first connection.
+        self.is_reachable = False  # Unknown before the first connection.
         self.last_sequence: int | None = None
         self._vertex_id = vertex_id
         self._url = url
@@ -200,7 +200,7 @@ class Receiver:
     async def _next(self, consumer: Consumer) -> list[Message] | None:
         """Return received messages, or None after a pause or at the end.
 
-        What is no message is among them, for the ``on_error`` of the source.
+        Invalid messages are among them, for the ``on_error`` of the source.
         """
         if self._is_stopping.is_set():
             return None
@@ -213,7 +213,7 @@ class Receiver:
             return None
         except (StreamConnectError, ConnectionLostError):
             raise
-        except StreamError as error:  # One message that is none; others go on.
+        except StreamError as error:  # One invalid message; others continue.
             return [refused_message(error, SystemClock().now_ms(), self.last_sequence)]
 
     async def _wait_for_room(self) -> None:

@@ -235,7 +235,7 @@ class RedisInput:
         cursor: Any = 0
         while True:
             cursor, names = self._open().execute_command("SCAN", cursor, *words, **node)
-            if isinstance(cursor, dict):  # The client of a cluster tells it by node.
+            if isinstance(cursor, dict):  # The client of a cluster returns it by node.
                 [cursor] = cursor.values()
             yield from names
             if not (cursor := int(cursor)):
@@ -257,7 +257,7 @@ class RedisInput:
             first=sequence_behind(first[0], self.timestamps) - 1 if first else 0,
             last_end=sequence_behind(facts[b"last-generated-id"], self.timestamps),
             count=facts[b"length"],
-            added_count=facts.get(b"entries-added"),  # Redis tells it from version 7 on.
+            added_count=facts.get(b"entries-added"),  # Redis returns it from version 7 on.
             deletion=facts.get(b"max-deleted-entry-id", b"").decode(),
         )
 
@@ -332,7 +332,7 @@ def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRe
     entry_id, fields = entry
     texts = [text.decode(errors="backslashreplace") for text in fields or ()]
     raw = msgspec.json.encode(dict(zip(texts[::2], texts[1::2], strict=True)))
-    # An id that no sequence stands for counts as the last one before the next that has one.
+    # An id without a sequence counts as the last one before the next id with a sequence.
     return BadRecord(
         offset=sequence_behind(entry_id, timestamps) - 1, raw=raw, reason=error.summary
     )
@@ -346,7 +346,7 @@ class RedisOutput:
         key: The stream.
         message_field: The field with the payload.
         max_length: About how many messages are kept; None: all.
-        timestamps: In what the times of ids are.
+        timestamps: The unit of the times in ids.
     """
 
     def __init__(
@@ -386,14 +386,14 @@ class RedisOutput:
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
 
-        1. The number is watched, and tells whether the epoch is written.
+        1. The number is watched, and shows whether the epoch is written.
         2. The messages and the number are put into one transaction.
         3. The server takes all of it, or nothing where the number has changed.
-        4. A key that is no stream any more takes no message: the number is what it was.
+        4. A key that is no stream any more takes no message: the number is unchanged.
         """
         self.check()
         with self._errors(), self._open().pipeline(transaction=True) as pipeline:
-            # 1. The number is watched, and tells whether the epoch is written.
+            # 1. The number is watched, and shows whether the epoch is written.
             fault_point("transaction_begun")
             marker = self._marker_name(run)
             pipeline.watch(marker)
@@ -408,7 +408,7 @@ class RedisOutput:
             fault_point("transaction_marked")
             # 3. The server takes all of it, or nothing where the number has changed.
             *answers, marked = pipeline.execute(raise_on_error=False)
-            # 4. A key that is no stream any more takes no message: the number is what it was.
+            # 4. A key that is no stream any more takes no message: the number is unchanged.
             taken = list(chain.from_iterable(map(_of_messages, answers)))
             errors = [each for each in taken if isinstance(each, RedisError)]
             if errors:

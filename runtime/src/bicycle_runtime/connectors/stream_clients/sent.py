@@ -1,7 +1,8 @@
 """Streams without storage as sinks of jobs: sealed epochs are sent at least once.
 
-A thread keeps the connection between epochs. What has no receipt when a connection breaks is sent
-again, with its whole epoch; who listens and has no client drops messages, and counts them.
+A thread keeps the connection between epochs. Messages without a receipt when a connection breaks
+are sent again, with their whole epoch; a listening backend without a client drops messages, and
+counts them.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class SentOutput:
         self._dropped_before = self.dropped_count
         streamer, self._streamer, self._producer = self._streamer, None, None
         if streamer is not None:
-            with contextlib.suppress(StreamError):  # It was told before.
+            with contextlib.suppress(StreamError):  # It was reported before.
                 await streamer.disconnect()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:

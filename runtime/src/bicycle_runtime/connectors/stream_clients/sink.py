@@ -1,8 +1,8 @@
 """The sink of streams: tasks stage payloads, publishing writes an epoch.
 
-The number is written with the messages, in one transaction or behind them, and is looked at first:
-an epoch is written once, however often it is published. A job that goes on elsewhere begins a run
-of its own, so that two jobs of one savepoint never take each other's epochs for theirs.
+The number is written with the messages, in one transaction or behind them, and is read first: an
+epoch is written once, however often it is published. A job that continues elsewhere begins a run of
+its own, so that two jobs of one savepoint never take each other's epochs for their own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
 
         Raises:
             STREAMS_UNREACHABLE: the backend cannot be used.
-            STREAMS_AHEAD: the job begins behind what was written.
+            STREAMS_AHEAD: the job begins behind the written epochs.
         """
         try:
             self._output.check()
@@ -93,7 +93,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
 
         Raises:
             STREAMS_UNREACHABLE: the backend cannot be used.
-            STREAMS_AHEAD: the job begins behind what was written.
+            STREAMS_AHEAD: the job begins behind the written epochs.
         """
         self._services = services
         self._place = place_of(services)
@@ -174,7 +174,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         """Return whether epochs are to be written again, as an older one was restored.
 
         Raises:
-            STREAMS_AHEAD: so it is, and nobody allowed it.
+            STREAMS_AHEAD: so it is, and that was not allowed.
         """
         if state.get("address") != self._options.address:
             return False

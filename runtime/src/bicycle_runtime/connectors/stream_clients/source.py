@@ -321,8 +321,8 @@ def decoded_batch(
     Args:
         codec: Of the payloads.
         messages: In their order.
-        offsets: Where each of them stands.
-        next_offset: Where reading goes on.
+        offsets: The offset of each of them.
+        next_offset: The next offset to read.
     """
     values, places, times, raws, failures = [], [], [], [], []
     decode = codec.decode

@@ -1,6 +1,6 @@
 """Files of streams as sources and sinks of jobs.
 
-An epoch of a sink stands between two messages of a stream of its own, which tell what a crash left.
+An epoch of a sink is between two messages of a stream of its own, which show the result of a crash.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ class _Marker(NamedTuple):
 class FileOutput:
     """A stream of a file.
 
-    A message of a stream of the run's own stands before an epoch, and one behind it. An epoch that
-    has only the first was not written whole: it is cut off before it is written again.
+    A message of a stream of the run's own is before an epoch, and one behind it. An epoch that has
+    only the first was not written whole: it is cut off before it is written again.
 
     Args:
         path: The file.
@@ -229,11 +229,11 @@ class FileOutput:
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
 
-        1. The last mark of the run tells whether the epoch is written; half of it is cut off.
+        1. The last mark of the run shows whether the epoch is written; half of it is cut off.
         2. The messages are appended behind a mark, and made durable.
         3. The mark that ends the epoch is appended, and made durable.
         """
-        # 1. The last mark of the run tells whether the epoch is written; half of it is cut off.
+        # 1. The last mark of the run shows whether the epoch is written; half of it is cut off.
         fault_point("transaction_begun")
         marker = self._marker(run)
         if marker is not None and marker.is_done and marker.epoch >= epoch:

@@ -56,7 +56,7 @@ _WORDS: Mapping[str, pyarrow.DataType] = {
     kind.__name__.lower(): found for kind, found in _PLAIN.items() if kind is not timedelta
 }
 _LISTS = (list, set, frozenset, Sequence, tuple)
-# The arrays that are columns of a type as they lie.
+# The arrays that are columns of a type without conversion.
 _ARRAYS: Mapping[Any, str] = {
     pyarrow.int64(): "int64",
     pyarrow.float64(): "float64",
@@ -67,8 +67,8 @@ _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 _EVENT_TIME, _PAYLOAD = "event_time", "payload"
 _encode = msgspec.json.Encoder().encode
 Conversion = Callable[[Any], Any] | None
-# What makes a time of a value, and the types that Arrow takes as they are. A number would be of the
-# unit of its column there.
+# Conversions of a value to a time, and the types that Arrow takes as they are. A number would be of
+# the unit of its column there.
 _TIMES: Mapping[Any, tuple[Callable[[Any], Any], frozenset[type]]] = {
     datetime: (moment_of, frozenset({datetime, NoneType})),
     time: (time_of_day_of, frozenset({time, NoneType})),
@@ -101,7 +101,7 @@ class TableColumns:
         columns: In order.
         shape: How a record has its fields: ``attributes``, ``keys``, ``places``, ``value`` (it is
             the only one), ``either`` (keys or attributes), or ``payload``.
-        time_name: Column of the event time, empty for none.
+        time_name: Column of the event time, or an empty text.
     """
 
     def __init__(self, columns: Sequence[_Column], shape: str, time_name: str) -> None:
@@ -205,17 +205,17 @@ def columns_of(
 ) -> TableColumns:
     """Return the columns of the records of a sink.
 
-    1. What is declared; records give it by key or by attribute, and null where they lack it.
+    1. Declared columns; records have them by key or by attribute, and null if absent.
     2. The fields of the record type.
     3. Without either, ``event_time`` and ``payload``: the record as JSON text.
 
     Args:
         spec: The sink.
-        declared: Column -> word of its type, None where the record type says it.
-        time_name: Column that gets the event time, empty for none.
+        declared: Column -> word of its type, None if the record type decides.
+        time_name: Column that gets the event time, or an empty text.
 
     Raises:
-        COLUMN_TYPE_UNKNOWN: a word, or the type of a field, is none of a column.
+        COLUMN_TYPE_UNKNOWN: a word, or the type of a field, is no column type.
         COLUMNS_WRONG: there would be no column, or two of one name.
     """
     if declared is not None:

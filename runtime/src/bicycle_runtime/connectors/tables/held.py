@@ -2,8 +2,8 @@
 
 An epoch's staged files are *held* until the part of a folder is large enough, or everything is old
 enough; so small epochs make no small files. ``HeldDraft`` decides, files in and plans out; it
-touches no file. A plan says which rows of which held files become visible (``Completion``), or
-which small held files become one (``Join``), so that their number stays small however many epochs
+touches no file. A plan names the rows of held files that become visible (``Completion``), or the
+small held files that become one (``Join``), so that their number stays small however many epochs
 pass.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Completion", "HeldDraft", "HeldFile", "HeldRows", "Join", "Limits", 
 JOINED_FILES = 32
 _TAKEN_MAX = 64
 _COUNTED_MAX = 256
-_WHOLE = ""  # The folder of rows that have none.
+_WHOLE = ""  # The folder of rows without one.
 
 
 class _InState(msgspec.Struct, frozen=True):
@@ -38,8 +38,8 @@ class _InState(msgspec.Struct, frozen=True):
 class HeldFile(_InState, frozen=True, rename={"record_count": "records", "byte_count": "bytes"}):
     """A file of rows below ``staged``. Rows of the folders ``taken`` are visible already.
 
-    ``crc32`` is None for one that a join made: its pages have checksums. ``level`` counts joins.
-    ``has_folders`` tells whether its rows say in which folder they lie.
+    ``crc32`` is None for a file that a join made: its pages have checksums. ``level`` counts joins.
+    ``has_folders`` means that its rows name their folder.
     """
 
     path: str
@@ -118,7 +118,7 @@ class HeldDraft:
     """The plans of one epoch.
 
     Args:
-        held: What the epoch before left.
+        held: The held files of the epoch before.
         limits: When rows are completed.
     """
 

@@ -52,7 +52,7 @@ class HeldReader:
     A context manager.
 
     Args:
-        storage: Where they lie.
+        storage: Their location.
         files: In the order of their rows.
     """
 
@@ -136,7 +136,7 @@ class HeldReader:
             wanted = {CODECS[compression]}
             is_alike = all(each.is_like(footers[0]) and each.codecs <= wanted for each in footers)
         except (OSError, LookupError, TypeError, ValueError):
-            return None  # One is damaged, as is told when its rows are read.
+            return None  # One is damaged, which is an error when its rows are read.
         row_count = sum(file.record_count for file in self._files)
         return footers if is_alike and row_count >= group_count * _LARGE_GROUP_ROWS else None
 

@@ -20,7 +20,7 @@ from bicycle_runtime.contract import ConnectorSpec, EventTimes
 
 __all__ = ["PARTITION", "Partitioning"]
 
-PARTITION = "__partition"  # The column in which staged rows say where they belong.
+PARTITION = "__partition"  # The column in which staged rows name their folder.
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _NAME_BYTES_MAX = 255
@@ -30,9 +30,9 @@ _NAME_BYTES_MAX = 255
 class Partitioning:
     """The partitioning of rows into folders.
 
-    ``field`` is a column, or empty where the event time counts; ``date_format`` is one of
-    ``strftime``, empty where the value itself names the folder. ``is_kept`` tells whether the
-    column stays in the files: a reader takes the value of a field from the name of the folder.
+    ``field`` is a column, or empty if the event time counts; ``date_format`` is a format of
+    ``strftime``, empty if the value itself names the folder. ``is_kept`` means that the column
+    stays in the files: a reader takes the value of a field from the name of the folder.
     """
 
     field: str
@@ -96,7 +96,7 @@ class Partitioning:
         if pyarrow.types.is_date(times.type):
             times = times.cast(TIMES)
         seconds = pc.floor_temporal(times, unit="second").cast(pyarrow.timestamp("s", "UTC"))
-        # hot path: rows of one batch lie close together, so few seconds are formatted.
+        # hot path: rows of one batch are close together, so few seconds are formatted.
         known = seconds.dictionary_encode()
         names = pc.strftime(known.dictionary, format=self.date_format).to_pylist()
         return _name_folders(known, [_folder("dt", name) for name in names], "dt")

@@ -1,8 +1,9 @@
 """Row groups of several Parquet files in one file, copied as bytes.
 
-The footer of a Parquet file says where each row group lies. A file of several has the bytes of all
-of them, and one footer whose places are moved by what comes before. pyarrow writes no such footer,
-so it is read and written here, in Thrift's compact protocol; only fields with places are looked at.
+The footer of a Parquet file has the place of each row group. A file of several has the bytes of all
+of them, and one footer whose places are moved by the size of the earlier bytes. pyarrow writes no
+such footer, so it is read and written here, in Thrift's compact protocol; only fields with places
+are read.
 
 Source: the format's ``parquet.thrift``, and "Thrift Compact protocol encoding".
 """
@@ -36,7 +37,7 @@ class Footer:
 
     Args:
         fields: Of its ``FileMetaData``.
-        data_bytes: How many bytes lie before it.
+        data_bytes: The number of bytes before it.
     """
 
     def __init__(self, fields: Fields, data_bytes: int) -> None:
@@ -84,8 +85,8 @@ def append_row_groups(
     """Append the row groups of a file to another; return the next position.
 
     Args:
-        out: The file that is written. Its first bytes are those of the format, written here.
-        place: How many bytes it has, 0 for none.
+        out: The file to write. Its first bytes are the format's, written here.
+        place: The number of its bytes, 0 if empty.
         blocks: The whole file that has the row groups; all of them are taken.
         footer: Of that file; its places are moved.
     """

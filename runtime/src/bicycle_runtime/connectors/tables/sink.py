@@ -83,7 +83,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
     Args:
         spec: The sink.
         options: As declared.
-        partitioning: How rows are put into folders, None for none.
+        partitioning: The folders of rows, or None.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -159,7 +159,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         )
         draft = HeldDraft(self._before, limits)
         if self._holds_others:
-            draft.complete()  # What is held has other columns, or other folders.
+            draft.complete()  # Held rows have other columns, or other folders.
         now_ms = self.services.clock.now_ms()
         files = in_subtask_order(staged)
         for file in files:

@@ -1,9 +1,9 @@
 """Staging of rows: a Parquet file per subtask and epoch, with each row's folder.
 
-Rows wait in memory until there are enough for a row group, and no longer: what a writer holds does
-not grow with the epoch. Within a row group rows lie folder by folder, so that who completes the
-part of one folder skips the groups of others. A file with the limits of a part ends there, so that
-it can become a part as it is.
+Rows wait in memory until there are enough for a row group, and no longer: the memory of a writer
+does not grow with the epoch. Within a row group rows are sorted by folder, so that the part of one
+folder is completed without reading the groups of others. A file with the limits of a part ends
+there, so that it can become a part as it is.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def parquet_writer(stream: Any, first: pyarrow.Table, compression: str) -> parqu
 
     Args:
         stream: Gets the file.
-        first: The rows that are written first; they tell which columns have dictionaries.
+        first: The rows that are written first; they determine which columns have dictionaries.
         compression: Of the pages.
     """
     return parquet.ParquetWriter(
@@ -105,7 +105,7 @@ class TableWriter:
 
     Args:
         task: Where to stage.
-        table: What, and how.
+        table: The table, and its format.
     """
 
     takes_rows = True

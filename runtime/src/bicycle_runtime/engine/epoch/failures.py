@@ -70,7 +70,7 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
     """Raise the error of the first failed task, if any.
 
     The position of the record is described by its source (``lines.txt line 17``); when several
-    tasks failed alike, the fact ``task_count`` says how many.
+    tasks failed alike, the fact ``task_count`` is their number.
     """
     failed = sorted(
         (report for report in reports if report.failure),

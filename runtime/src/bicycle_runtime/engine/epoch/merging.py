@@ -74,7 +74,7 @@ def merge_state_metadata(
     """Return the metadata of states after an epoch, with newly requested ones.
 
     Raises:
-        SCHEMA_REFUSED: two subtasks ask for one state with different types.
+        SCHEMA_REFUSED: two subtasks request one state with different types.
     """
     state_metadata = dict(before)
     for report in reports:
@@ -112,9 +112,9 @@ def merge_turns(
     """Return whose turn is next on each edge that takes turns, by sending subtask.
 
     Args:
-        before: What was so before the epoch.
-        reports: Those of all tasks; none when no task ran.
-        edges: The edges of the graph that take turns, with what tells them apart.
+        before: The turns before the epoch.
+        reports: The reports of all tasks; empty when no task ran.
+        edges: The edges of the graph that take turns, with their identity.
     """
     told: dict[int, dict[int, int]] = {}
     for report in reports:
@@ -129,7 +129,9 @@ def merge_turns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochWork:
-    """An epoch that ran. Without reports no task did; ``replay`` is what a replay needs.
+    """An epoch that ran.
+
+    Without reports no task did; ``replay`` is the record for a replay.
 
     ``letters`` are the dead letters that it gets beside its input.
     """
@@ -160,15 +162,17 @@ def next_manifest(
     plan: PlanRecord,
     is_last: bool,
 ) -> Manifest:
-    """Return the manifest behind ``last``. Sinks prepare what they will publish of the epoch.
+    """Return the manifest behind ``last``.
+
+    Sinks prepare the publication of the epoch.
 
     Args:
         setup: The job.
-        last: What is sealed.
-        work: What the epoch did.
+        last: The last sealed manifest.
+        work: The work of the epoch.
         time: How far event time came.
         plan: How it ran.
-        is_last: Whether sinks are to close what is open.
+        is_last: Whether sinks close open output.
     """
     reports = work.reports
     ends = {uid: merge_ends(reports, uid) for uid in setup.sources}

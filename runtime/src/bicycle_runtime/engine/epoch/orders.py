@@ -21,8 +21,9 @@ def epoch_orders(
     """Return one order per level, for the epoch behind ``last``.
 
     Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was
-    written for (modulo the parallelism, which may have changed since); what was sent to all of them
-    goes to all there are now. Letters of keyed operators go to all: each takes those of its keys.
+    written for (modulo the parallelism, which may have changed since); files sent to all subtasks
+    go to all current ones. Letters of keyed operators go to all: each takes the letters of its
+    keys.
     """
     orders = []
     edges = plan.edges_with_turns()

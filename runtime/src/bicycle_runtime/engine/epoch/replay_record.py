@@ -1,9 +1,9 @@
 """The record for a replay: input, time and sizes of an epoch.
 
-The record is small: slices name input, they do not hold it. That of a sealed epoch is an entry of
-its manifest. That of the last epoch which was begun lies beside the manifests, as ``epochs/begun``,
-and gets the error when the epoch fails. So a replay shows with the very same input what went wrong,
-also when the epoch hangs, or has killed the job.
+The record is small: slices name input, they do not hold it. The record of a sealed epoch is an
+entry of its manifest. The record of the last epoch which was begun is beside the manifests, as
+``epochs/begun``, and gets the error when the epoch fails. So a replay shows with the very same
+input how the epoch failed, also when it hangs, or has killed the job.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _CLOSE_S = 5.0
 class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The data with which an epoch was run.
 
-    ``slices`` is what each source was asked for, ``now_ms`` the processing time that functions saw,
-    ``time`` where event time stood when it began. ``counts`` are the records that went into and
-    came out of each operator; none are known before it is sealed. ``error`` is why it failed.
-    ``is_start`` says that lists of subtasks were divided before it, as they are at a start.
-    ``letters`` are the dead letters that it was given.
+    ``slices`` is the requested input of each source, ``now_ms`` the processing time that functions
+    saw, ``time`` the event time when it began. ``counts`` are the input and output records of each
+    operator; they are unknown before it is sealed. ``error`` is the reason of its failure.
+    ``is_start`` means that lists of subtasks were divided before it, as they are at a start.
+    ``letters`` are its dead letters.
     """
 
     epoch: int
@@ -168,7 +168,7 @@ class BegunEpoch:
     def noting(self, record: ReplayRecord, sources: Mapping[str, Source]) -> Iterator[None]:
         """Write the record, and add the error if the block fails.
 
-        A record on which it fails may lie behind the slices: the noted ones go as far.
+        A record on which it fails may be behind the slices: the noted slices are extended to it.
         """
         self._begin(record)
         try:

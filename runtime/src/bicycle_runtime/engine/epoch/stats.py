@@ -37,9 +37,9 @@ __all__ = [
 class Unread:
     """The unread input of sources, at their last poll.
 
-    ``shard_lags`` tells it shard by shard, of the sources that know it. ``silent`` are the sources
-    that get no answer from what they read: their lags are those that they knew last, and ``lag`` is
-    not known while there is one.
+    ``shard_lags`` has it shard by shard, for the sources that know it. ``silent`` are the sources
+    without an answer from their system: their lags are the last known ones, and ``lag`` is unknown
+    while there is such a source.
     """
 
     lag: Lag = field(default_factory=Lag)
@@ -52,18 +52,17 @@ class EpochStats:
     """One epoch, as seen by the driver.
 
     ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
-    ``phases_ms`` are plan, run, publish_wait, seal. ``unread`` is what the sources have left after
-    the epoch, None when they were not asked. ``time`` is how far event time has come,
-    ``watermark_ms`` the least watermark of any operator (None while none is known);
-    ``idle_shards`` do not hold it back, and ``slowest_inputs`` says for each operator which shard
-    does. ``late_dropped_count`` late records went nowhere: no ``late_to`` takes them, or nobody
-    reads its side output.
-    ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
-    of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
-    ``operator_bytes`` is the size of the state of each operator, ``operator_keys`` how many keys
-    have some. ``sources`` were asked for input; ``full_sources`` gave as much as they may, so that
-    they probably have more. ``fixed_ms`` is what an epoch costs by itself, None while it is not
-    known.
+    ``phases_ms`` are plan, run, publish_wait, seal. ``unread`` is the remaining input of the
+    sources after the epoch, None when they were not queried. ``time`` is the event time,
+    ``watermark_ms`` the least watermark of any operator (None while there is no watermark);
+    ``idle_shards`` do not hold it back, and ``slowest_inputs`` has for each operator the shard that
+    does. ``late_dropped_count`` late records were dropped: no ``late_to`` takes them, or their side
+    output has no reader. ``keys`` samples the keys of operators behind ``key_by``, and
+    ``subtask_counts`` has the records of each subtask. ``waiting`` is the sealed but invisible
+    output of sinks. ``operator_bytes`` is the size of the state of each operator, ``operator_keys``
+    the number of keys with state. ``sources`` were queried for input; ``full_sources`` returned as
+    much as they may, so that they probably have more. ``fixed_ms`` is the fixed cost of an epoch,
+    None while it is not known.
     """
 
     epoch: int
@@ -93,7 +92,8 @@ class EpochStats:
 class Stopwatch:
     """Measures the phases of one epoch by the job's clock.
 
-    A job whose clock is moved by hand has the same epochs on any machine: none seems to be slow.
+    A job whose clock is moved by hand has the same epochs on any machine: no epoch seems to be
+    slow.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -167,7 +167,7 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
 def key_samples(reports: Iterable[TaskReport], graph: JobGraph) -> dict[str, KeySample]:
     """Return key samples of operators after ``key_by`` that send single records.
 
-    What is folded before it travels burdens nobody, however frequent its key is.
+    Records that are folded before they travel burden no subtask, however frequent their key is.
     """
     by_stream: dict[str, KeySample] = {}
     for report in reports:
@@ -212,12 +212,12 @@ def stats_of(
     Args:
         manifest: As it was sealed.
         reports: Of its tasks.
-        statuses: What the sources have left.
+        statuses: The remaining input of the sources.
         watch: Measured its phases.
         graph: Of the job.
-        timeline: Where event time stands behind it.
+        timeline: The event time behind it.
         duration_ms: How long it took.
-        dropped_count: Records that sinks published to nobody in this run.
+        dropped_count: Records that sinks published in this run without a receiver.
     """
     counts = total_counts(reports)
     return EpochStats(

@@ -1,9 +1,9 @@
 """Event time between epochs: shards that hold it back, epochs without input.
 
-The driver's half of watermarks. Tasks say what they saw of each shard; here that is joined with
-what only the driver knows (which shards have unread input, which sources have ended), sealed, and
-asked for what is due. The clock is the job's own: it stands still while the job does, so that
-neither a restart nor a jump of the wall clock is taken for silence.
+The driver's half of watermarks. Tasks report the times of each shard; here they are joined with the
+driver's own knowledge (which shards have unread input, which sources have ended), sealed, and
+compared with due times. The clock is the job's own: it stops while the job does, so that neither a
+restart nor a jump of the wall clock is taken for silence.
 
 Source: ADR-0013 (watermarks by epoch).
 """
@@ -33,9 +33,9 @@ from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 __all__ = ["SourceView", "Timeline"]
 
-_UNREAD = "(unread)"  # stands for the input that is left in batch mode
-_UNKNOWN = "(unknown)"  # stands for the shards that may have input nobody has seen
-_NOBODY = ""  # stands for the shards of a generator that has shown none yet
+_UNREAD = "(unread)"  # represents the remaining input in batch mode
+_UNKNOWN = "(unknown)"  # represents the shards that may have unseen input
+_NOBODY = ""  # represents the shards of a generator without any known shard
 _IDLE_SHARDS_MAX = 256
 
 
@@ -43,8 +43,8 @@ _IDLE_SHARDS_MAX = 256
 class SourceView:
     """The driver's knowledge of one source when an epoch is planned.
 
-    ``planned`` are the shards that the epoch reads; ``waiting`` those with unread input (None: the
-    source does not tell its shards); ``unknown`` those that may have some.
+    ``planned`` are the shards that the epoch reads; ``waiting`` the shards with unread input (None:
+    the source does not report its shards); ``unknown`` the shards that may have some.
     """
 
     is_finished: bool
@@ -77,7 +77,7 @@ class Timeline:
     Args:
         plan: Which operators wait for which generators.
         clock: Its monotonic reading drives the job's own clock.
-        is_batch: Event time stands still until a generator's input has ended.
+        is_batch: Event time does not advance until a generator's input has ended.
     """
 
     def __init__(self, plan: StagePlan, clock: Clock, *, is_batch: bool = False) -> None:
@@ -152,7 +152,7 @@ class Timeline:
         """Return the event time for the tasks of an epoch.
 
         Args:
-            views: What is known of each source.
+            views: The known state of each source.
         """
         clock_ms = self.clock_ms
         return TimeOrder(
@@ -305,7 +305,7 @@ class Timeline:
 
         1. Shards that were read to their end count no more.
         2. A shard with unread input that is not read in this epoch is not idle, it waits.
-        3. What has shown no shard yet holds the watermark back until it counts as idle.
+        3. A generator without a known shard holds the watermark back until it counts as idle.
         4. A shard that may have unread input holds the watermark back for this epoch alone.
         """
         times = dict(self._sealed.shards.get(spec.uid, {}))
@@ -334,7 +334,7 @@ class Timeline:
                 times[shard] = _active(times.get(shard), clock_ms)
             for shard in waiting & planned:
                 times.setdefault(shard, ShardTime(active_ms=clock_ms))
-        # 3. What has shown no shard yet holds the watermark back until it counts as idle.
+        # 3. A generator without a known shard holds the watermark back until it counts as idle.
         if not times:
             times[_NOBODY] = ShardTime(active_ms=clock_ms)
         # 4. A shard that may have unread input holds the watermark back for this epoch alone.
@@ -364,8 +364,9 @@ class Timeline:
     ) -> dict[str, ShardTime]:
         """Return the shards of a generator under this plan, perhaps of other parallelism.
 
-        Any record may come to any subtask of another number of them, also those of the slowest
-        shard. So all stand where the slowest stood: no watermark moves, and nothing becomes late.
+        With another number of subtasks any record may come to any of them, also records of the
+        slowest shard. So all begin with the time of the slowest: no watermark moves, and nothing
+        becomes late.
         """
         if spec.uid in spec.sources or not shards:
             return dict(shards)
@@ -387,7 +388,7 @@ def _rescale(
 ) -> dict[str, ShardTime]:
     """Return times for other shards that together have the same watermark.
 
-    Where some held it back since nothing was heard of them yet, one of the others goes on so.
+    If some held it back since their input was not yet heard of, one of the others continues so.
     """
     every = list(times)
     marked = [time for time in every if time.watermark_ms > WATERMARK_MIN]

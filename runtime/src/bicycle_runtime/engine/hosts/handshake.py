@@ -1,9 +1,9 @@
 """The handshake: do plugin, driver and every host of a cluster fit together?
 
-Asked before the first record, because what does not fit shows as an unpickling error otherwise, or
-not at all. A host answers with plain text from a program that any Python 3 runs and that needs
-nothing installed (``PROBE``); how it gets there is the executor's affair. Comparing is a pure
-function here, and its answer is one table.
+It runs before the first record, because a mismatch shows as an unpickling error otherwise, or not
+at all. A host answers with plain text from a program that any Python 3 runs and that needs nothing
+installed (``PROBE``); the executor brings it there. Comparing is a pure function here, and its
+answer is one table.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def probe_arguments(
 
     Args:
         workers: The runtime's module that workers start with, to be imported.
-        archive: Where the packed environment of the plugin lies on a host; none without one.
+        archive: The location of the plugin's packed environment on a host; empty without one.
         digest: Its digest.
         module: The plugin's module, to be imported.
         token: A file that a host which shares the checkpoint folder sees.
@@ -146,7 +146,7 @@ def read_answer(lines: Sequence[str], *, host: str) -> HostAnswer:
 
     Args:
         lines: Output of ``PROBE``, or of the shell that could not run it.
-        host: The name to use for a host that did not get to say it.
+        host: The name to use for a host that could not send its own.
     """
     for line in lines:
         if line.startswith(_ANSWER):
@@ -165,8 +165,8 @@ def require_match(
 
     Args:
         driver: Facts of this process.
-        plugin: What the plugin was built with, where that is known.
-        hosts: What hosts said.
+        plugin: The versions that built the plugin, if known.
+        hosts: The answers of hosts.
         compares_platform: Whether it matters; it does when the plugin brings machine code.
 
     Raises:

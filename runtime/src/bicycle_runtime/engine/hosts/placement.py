@@ -1,9 +1,8 @@
 """The host of each task with state: a pure function, sticky and even.
 
-State lies on a host's disk and in its workers' memory, so a task should come back to where it was.
-When hosts come or go, or the parallelism changes, as little moves as an even share allows.
-Neighbouring tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys
-stay there.
+State is on a host's disk and in its workers' memory, so a task should come back to its host. When
+hosts come or go, or the parallelism changes, as little moves as an even share allows. Neighbouring
+tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys stay there.
 """
 
 from __future__ import annotations

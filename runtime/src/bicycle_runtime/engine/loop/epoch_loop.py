@@ -2,7 +2,7 @@
 
 An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing
 is in flight when it ends. Its manifest is created once; from then on the epoch has happened, with
-exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows what one is.
+exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows its steps.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class EpochLoop:
         now_ms = self._clock.now_ms()
         is_finished = all(status.is_finished for status in statuses.values())
         fires = self._timeline.is_due(self._intake.order, now_ms=now_ms) or (
-            # What fires at the end of all input and goes round a loop must have its epochs.
+            # Records fired at the end of all input that go round a loop must have their epochs.
             is_finished and self._setup.plan.has_timed_loops and not self._timeline.is_at_end
         )
         wait_ms = self._interval_left_ms()
@@ -187,7 +187,7 @@ class EpochLoop:
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input, in which sinks close open files, and publish it.
 
-        At the end of all input event time has come to its end, too: what waits for it fires.
+        At the end of all input event time ends, too: waiting timers and windows fire.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.
@@ -203,7 +203,7 @@ class EpochLoop:
         """Run an epoch without input, in which sinks close open files; publish it.
 
         Returns:
-            Its number: an epoch that needs nothing which sinks keep. The job may go on.
+            Its number: an epoch that needs no output kept by sinks. The job may continue.
         """
         self.run_without_input(fires=False, is_last=True)
         self.settle()
@@ -248,7 +248,7 @@ class EpochLoop:
     def advance_watermark(self, watermark_ms: int) -> None:
         """Set a minimum of all watermarks from the next epoch on.
 
-        For tests that move event time by hand; it is not sealed but through what it moves.
+        For tests that move event time by hand; only its effects are sealed.
         """
         self._timeline.raise_floor(watermark_ms)
 
@@ -280,14 +280,14 @@ class EpochLoop:
 
         Tasks run when there is input, or when time alone fires something.
 
-        1. Plan: each source with input gives a bounded slice.
+        1. Plan: each source with input returns a bounded slice.
         2. Run: tasks write deltas and staged output, and report.
         3. Seal: create the manifest, once the epoch before is published.
         4. Publish: sinks make the epoch visible, while the next one may already run.
         """
         watch = Stopwatch(self._clock)
         epoch = self._last.epoch + 1
-        # 1. Plan: each source with input gives a bounded slice.
+        # 1. Plan: each source with input returns a bounded slice.
         with watch.phase("plan"):
             slices = self._intake.plan(statuses)
         # 2. Run: tasks write deltas and staged output, and report.
@@ -367,7 +367,7 @@ class EpochLoop:
 
     def _commit(self, manifest: Manifest) -> None:
         """Notify the sources of publication, and collect unneeded files."""
-        self._ledger.require_lease()  # A source may remove what it has kept for this epoch.
+        self._ledger.require_lease()  # A source may remove its input of this epoch.
         for uid, source in self._setup.sources.items():
             if isinstance(source, FollowsPublication):
                 source.published(manifest.offsets[uid])
@@ -383,7 +383,7 @@ class EpochLoop:
         """Learn from an epoch, report its statistics, and return whether it was full."""
         duration_ms, reports, counts = watch.elapsed_ms, work.reports, read_counts(work.reports)
         full_sources = self._intake.full_sources(work.slices, counts)
-        # Before the first tasks of a run, workers come up: that says nothing about the next.
+        # Before the first tasks of a run, workers come up: that time does not predict the next.
         paced_ms = duration_ms if self._is_warm else min(duration_ms, tasks_ms(reports))
         self._is_warm |= bool(reports)
         left = self._intake.learn(paced_ms, counts, statuses)
@@ -432,9 +432,9 @@ class EpochLoop:
     def _start_connectors(self, *, has_waiting: bool) -> None:
         """Start sinks and sources, and publish the sealed output that waits.
 
-        Sinks may make what they write to: all are checked before one of them does, and a source
-        that does not read that begins first, so that what cannot begin leaves nothing behind. But
-        what waits comes before everything.
+        Sinks may make their targets: all are checked before one of them does, and a source that
+        does not read such a target begins first, so that a failed start leaves nothing behind. But
+        waiting output comes before everything.
         """
         sinks, sources = self._setup.sinks, self._setup.sources
         makers = [sink for sink in sinks.values() if isinstance(sink, MakesTargets)]
@@ -483,7 +483,7 @@ class EpochLoop:
     def _interval_left_ms(self) -> int:
         """Return how long the next epoch has to wait for its interval, in ms, 0 if over.
 
-        The wall clock may be set back by an hour, and the job would stand still for as long.
+        The wall clock may be set back by an hour, and the job would wait for as long.
         """
         elapsed_ms = (self._clock.monotonic() - self._started_at) * 1_000
         return round(max(self._options.epoch_interval_ms - elapsed_ms, 0))

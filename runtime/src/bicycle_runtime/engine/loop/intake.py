@@ -1,7 +1,7 @@
 """The intake of an epoch: sources report input, and fast ones wait for slow ones.
 
-Nothing is read here. A source plans slices, which tasks read; how much an epoch may take is the
-pacer's to say, and how far event time has come is the timeline's.
+Nothing is read here. A source plans slices, which tasks read; the pacer decides how much an epoch
+may take, and the timeline has the event time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _LETTER_SINKS = (DEAD_LETTERS, REPLAYED_LETTERS)
 class Intake:
     """The sources of a job as its epoch loop sees them.
 
-    ``order`` is how event time stands for the epoch that is planned, ``read_on`` how far its tasks
-    read behind their slices; ``slots`` says how many tasks run at the same time, 0 where none is to
-    read on.
+    ``order`` is the event time for the planned epoch, ``read_on`` how far its tasks read behind
+    their slices; ``slots`` is the number of tasks that run at the same time, 0 if no task reads on.
 
     Args:
         setup: The job.
@@ -98,8 +97,8 @@ class Intake:
 
         Args:
             duration_ms: How long it took.
-            counts: What it read of each source.
-            statuses: What the sources had when it was planned.
+            counts: The records that it read of each source.
+            statuses: The input of the sources when it was planned.
         """
         had_input = _has_input(statuses)
         left = {uid: self._setup.sources[uid].poll() for uid in statuses} if had_input else statuses
@@ -123,7 +122,7 @@ class Intake:
         """Return the sources that filled their budget, and so probably have more input.
 
         Args:
-            slices: What the epoch read.
+            slices: The slices that the epoch read.
             counts: How many records of each source that were.
         """
         spans = {uid: sum(part.end - part.start for part in slices[uid]) for uid in slices}

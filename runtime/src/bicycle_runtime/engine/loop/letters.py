@@ -1,7 +1,7 @@
 """Dead letters that a running job replays: valid letters, and their epoch.
 
-The epoch reads no input, and besides its results it seals one line for each letter, which says that
-it was replayed. So a crash neither loses a letter nor lets one count twice.
+The epoch reads no input, and besides its results it seals one line for each letter, which marks it
+as replayed. So a crash neither loses a letter nor makes it count twice.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class LetterLoop(Protocol):
 def replay_letters(loop: LetterLoop, letters: Sequence[LetterOrder]) -> int:
     """Replay letters to their operators in a separate epoch, and publish it.
 
-    What fails before it is sealed is an error, and the job goes on as it was.
+    A failure before it is sealed is an error, and the job continues as before.
 
     Returns:
         The number of the epoch.
 
     Raises:
         LETTERS_NOT_REPLAYED: the epoch failed.
-        BicycleError: what the next step of the loop would have raised as well.
+        BicycleError: any error that the next step of the loop would have raised as well.
     """
     loop.settle()
     before = loop.topology
@@ -58,7 +58,7 @@ def replay_letters(loop: LetterLoop, letters: Sequence[LetterOrder]) -> int:
     except BicycleError as error:
         if loop.topology.last.epoch > before.last.epoch:  # Sealed: nothing takes that back.
             raise
-        loop.change_topology(before)  # Tasks hold what the epoch has changed.
+        loop.change_topology(before)  # Tasks hold the epoch's changes.
         raise LETTERS_NOT_REPLAYED(
             job=before.setup.job_id, count=len(letters), reason=error.summary, hint=error.remedy,
             cause=error.code,
@@ -76,7 +76,7 @@ def letter_order(
         plan: The job of now.
         letter: Id of the letter.
         plain: The letter as it was published.
-        request: Who asks.
+        request: The identity of the request.
 
     Raises:
         DEAD_LETTER_NOT_REPLAYABLE: it is no record of an operator that the job has.

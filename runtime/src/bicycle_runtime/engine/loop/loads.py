@@ -21,7 +21,7 @@ __all__ = ["LoadWatch", "tell_loads"]
 
 _LOG = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
-_BYTES_MIN = 1 << 20  # What is less is loaded before anybody has looked.
+_BYTES_MIN = 1 << 20  # Shorter loads end before they are noticed.
 
 OnLoaded = Callable[[int, int], None]
 
@@ -64,7 +64,7 @@ class LoadWatch:
 
     def _follow(self, end: threading.Event) -> None:
         while not end.wait(_INTERVAL_S):
-            with contextlib.suppress(StorageError):  # The store that loads tells it.
+            with contextlib.suppress(StorageError):  # The store that loads reports it.
                 done, total = loaded_bytes(self._storage, self._run_id)
                 if total:
                     self._on_loaded(done, total)

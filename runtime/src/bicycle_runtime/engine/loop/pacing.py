@@ -158,18 +158,18 @@ class Pacer:
     """The adaptation of epoch budgets to the cost of epochs and records.
 
     Under backlog the records of an epoch get ``epoch_target_ms``, or a little more than the fixed
-    part of the epoch where that is longer: then most of the time goes to records, whatever an epoch
-    costs by itself. An epoch grows at once to that size, and shrinks when it is clearly larger.
-    Where the cost of records is lost in the noise, epochs grow until it is not. Where noise or the
-    fixed part are large, every third epoch is twice as large, which tells one from the other.
+    part of the epoch if that is longer: then most of the time goes to records, whatever an epoch
+    costs by itself. An epoch grows at once to that size, and shrinks when it is clearly larger. If
+    the cost of records is lost in the noise, epochs grow until it is not. If noise or the fixed
+    part are large, every third epoch is twice as large, which separates the two.
 
     Without backlog a budget only shrinks, and only where records are surely slow.
 
-    In batch mode nobody waits for an epoch: each may take all that the limits allow.
+    In batch mode no reader waits for an epoch: each may take all that the limits allow.
 
     Args:
         options: Target and limits.
-        per_second: How many records the job lets through.
+        per_second: The rate limit of the job, in records.
         wave: Records that calls in flight take at one time. No epoch gets a smaller budget, and a
             larger one is a multiple.
     """
@@ -198,7 +198,7 @@ class Pacer:
     def is_approximate(self) -> bool:
         """Return whether some surplus records do no harm: the limit is a guess, or high.
 
-        Calls in flight make it none: one record too many takes a whole wave.
+        Calls in flight make it exact: one record too many takes a whole wave.
         """
         limit = self._options.max_records_per_epoch
         return self._wave <= 1 and (self.record_count < limit or limit >= _HIGH_LIMIT)
@@ -224,7 +224,7 @@ class Pacer:
 
         Args:
             duration_ms: How long it took.
-            record_count: What it read, of the source that gave most.
+            record_count: The records that it read, of the greatest source.
             has_backlog: Whether input was left when it was planned.
         """
         if self._options.is_batch or not record_count:
@@ -295,7 +295,7 @@ class Pacer:
     def _budget(self, size: float) -> int:
         """Return a budget within all limits: whole waves, one at least.
 
-        A rate limit lets no more through in the time of an epoch, and wins over a wave.
+        A rate limit passes no more in the time of an epoch, and wins over a wave.
         """
         limit = self._options.max_records_per_epoch
         size = max(size // self._wave * self._wave, self._least())

@@ -35,7 +35,7 @@ class Publisher:
     Args:
         sinks: All sinks, by uid.
         ledger: Knows which epochs are published.
-        rest: Called again and again while ``finish`` waits: keeps what workers hold.
+        rest: Called again and again while ``finish`` waits: keeps the programs of workers.
         told: Gets the epoch and the sink that begins to publish it, and None for the sink once all
             have. From any thread.
     """

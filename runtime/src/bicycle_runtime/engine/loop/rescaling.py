@@ -1,9 +1,9 @@
 """Other parallelism for a running job: request, new topology, and result.
 
-``Topology`` holds what depends on the parallelism of operators (the plan,
-the state of each subtask, the event time of subtasks); the next one is a pure function of it. The
-epoch loop carries it out: it runs one epoch without input, in which every new subtask takes over
-its state, and seals it. Until then nothing has happened, and what fails is put back.
+``Topology`` holds the parts that depend on the parallelism of operators (the plan, the state of
+each subtask, the event time of subtasks); the next one is a pure function of it. The epoch loop
+carries it out: it runs one epoch without input, in which every new subtask takes over its state,
+and seals it. Until then nothing has happened, and a failure restores the old topology.
 
 Source: ADR-0004 (key groups), ADR-0005 (rescaling copies nothing).
 """
@@ -41,7 +41,7 @@ __all__ = ["RescalableLoop", "RescaleRequest", "Rescaled", "Topology", "rescale"
 class RescaleRequest:
     """A request for other parallelism; unnamed operators remain unchanged.
 
-    What is not named stays as it is.
+    Operators that are not named keep their parallelism.
 
     Args:
         parallelism: Of all operators; a source that cannot be divided so far keeps its limit.
@@ -131,8 +131,8 @@ def rescale(loop: RescalableLoop, request: RescaleRequest, clock: Clock) -> Resc
 
     No input is read, and no connector is stopped.
 
-    What fails before the first epoch at the new parallelism is sealed is an error, and the job goes
-    on as it was. Nothing is done when it has that parallelism already.
+    A failure before the first epoch at the new parallelism is sealed is an error, and the job
+    continues as before. Nothing is done when it has that parallelism already.
 
     Args:
         loop: The job's, between two steps.
@@ -143,7 +143,7 @@ def rescale(loop: RescalableLoop, request: RescaleRequest, clock: Clock) -> Resc
         WIDTH_OPERATOR_UNKNOWN: there is no such operator.
         WIDTH_REFUSED: an operator cannot have that parallelism.
         RESCALE_FAILED: the epoch failed, as when a function has no ``merge_state``.
-        BicycleError: what the next step of the loop would have raised as well.
+        BicycleError: any error that the next step of the loop would have raised as well.
     """
     asked_at = clock.monotonic()
     old = loop.topology

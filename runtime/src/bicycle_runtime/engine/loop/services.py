@@ -20,9 +20,9 @@ class LoopServices:
 
     ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
     ``on_publishing`` gets the epoch and the sink that begins to publish it, None for the sink when
-    all are published, from any thread.
-    ``followed`` tells which epoch a shadow of the job has come to, None while there is none.
-    ``wake`` ends the pause after an idle step, from any thread; None: nobody can.
+    all are published, from any thread. ``followed`` returns the last epoch of a shadow of the job,
+    None without one. ``wake`` ends the pause after an idle step, from any thread; None: no caller
+    can.
     """
 
     clock: Clock
@@ -40,8 +40,8 @@ class LoopServices:
 class Step:
     """The result of a ``step``: whether an epoch ran, input ended, and the next call.
 
-    ``unread`` is what the sources have left; None after an epoch, whose statistics tell it.
-    ``is_caught_up``: the epoch took all that a source which never ends had, so the next may rest.
+    ``unread`` is the remaining input of the sources; None after an epoch, whose statistics have it.
+    ``is_caught_up``: the epoch took all input of a source which never ends, so the next may rest.
     """
 
     has_run: bool

@@ -50,7 +50,7 @@ __all__ = ["JobSetup", "locating_operators", "prepare_job", "require_bounded"]
 class JobSetup:
     """A job that is ready to run; ``sinks`` includes required dead-letter sinks.
 
-    ``allows_dropped_state`` lets it begin although it gives up state that is sealed.
+    ``allows_dropped_state`` allows it to begin although it drops sealed state.
     """
 
     job_id: str
@@ -77,11 +77,11 @@ class JobSetup:
 
         Args:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
-            blocking_call_ms: An async function that keeps the event loop for longer is told.
+            blocking_call_ms: An async function that blocks the event loop for longer is reported.
             state: The backend; None is memory.
             state_metadata: Schema versions in which values of states may be sealed, by operator.
-            readers: Of the sources; None takes those of sources that were started.
-            writers: Of the sinks; None takes those of the sinks.
+            readers: Readers of the sources; None takes the readers of started sources.
+            writers: Writers of the sinks; None takes the writers of the sinks.
         """
         if readers is None:
             readers = {uid: source.reader() for uid, source in self.sources.items()}
@@ -139,9 +139,9 @@ def prepare_job(
         job_id: Name of the job within its checkpoint directory.
         storage: The job's own folder of checkpoint storage.
         parallelism: Overrides the parallelism of every operator; None keeps the graph's.
-        registry: Where connectors are looked up; None takes those of this installation.
-        parallelisms: Parallelism by operator, which wins over the others; those of operators that
-            the graph does not have are left out.
+        registry: The registry of connectors; None takes this installation's.
+        parallelisms: Parallelism by operator, which wins over the others; operators that the graph
+            does not have are ignored.
         dead_letters_dir: Local directory for dead letters; None is one in the storage, which then
             must be local.
 
@@ -221,10 +221,9 @@ def _letters_spec(uid: str, folder: str, roll_ms: int) -> ConnectorSpec:
     )  # fmt: skip
 
 
-# Operators that need event time where none can come: refused before anything starts.
-#
-# A pure function of the graph and its sources. A source that does not say whether its records have
-# times is taken to give them; what is missed here is an error of the first record.
+# Operators that need event time but can get no event time: refused before anything starts.  A pure
+# function of the graph and its sources. A source that does not report whether its records have
+# times is assumed to have them; an error missed here is an error of the first record.
 
 
 def require_event_times(graph: JobGraph, sources: Mapping[str, Source]) -> None:

@@ -1,12 +1,12 @@
 """The stage plan of a job graph: chains, levels, routes. A pure function of the graph.
 
 A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism
-cross no level when both ends can stand in one. So an epoch is one linear Spark job, whatever the
-shape of the graph. Keyed streams are not divided on their way into a union that is keyed again.
+cross no level when both ends fit into one. So an epoch is one linear Spark job, whatever the shape
+of the graph. Keyed streams are not divided on their way into a union that is keyed again.
 
-Event time reaches some operators: from sources and assigners to those that wait for it. A watermark
-passes through every operator but one that assigns timestamps, which begins its own. Times of
-records are carried through an exchange only where somebody behind it reads them. Feedback edges
+Event time reaches some operators: from sources and assigners to the operators that wait for it. A
+watermark passes through every operator but an assigner of timestamps, which begins its own. Times
+of records are carried through an exchange only if an operator behind it reads them. Feedback edges
 carry times, but hold no watermark back.
 """
 
@@ -57,11 +57,10 @@ def plan_stages(graph: JobGraph, *, sinks: Mapping[str, Sink] | None = None) -> 
 
     Args:
         graph: The graph.
-        sinks: What they take of records; None where nobody asks.
+        sinks: The form of records that they take; None if unknown.
 
     Raises:
-        KEY_GROUP_CONFLICT: consumers of one keyed stream ask for different numbers of key
-            groups.
+        KEY_GROUP_CONFLICT: consumers of one keyed stream require different numbers of key groups.
         PARTITION_CONFLICT: a partitioner of the job has no one number of subtasks.
     """
     return _Planner(graph, sinks or {}).plan()
@@ -98,8 +97,8 @@ def with_parallelisms(graph: JobGraph, parallelisms: Mapping[str, int]) -> JobGr
     Forward edges whose ends then differ become rebalance edges.
 
     Args:
-        graph: A valid graph. Of one that was changed by this function before, give the original:
-            a rebalance edge does not become a forward edge again.
+        graph: A valid graph. For a graph that was changed by this function before, pass the
+            original: a rebalance edge does not become a forward edge again.
         parallelisms: Parallelism by vertex, 1 or more.
 
     Raises:
@@ -342,7 +341,7 @@ def _divided_once(graph: JobGraph) -> JobGraph:
 def _scope_of(vertex: Vertex) -> StateScope:
     if vertex.descriptor.state is StateShape.NONE:
         return StateScope.NONE
-    # Broadcast state lies with all key groups, so that every subtask finds a copy of it.
+    # Broadcast state is stored with all key groups, so that every subtask finds a copy of it.
     is_divided = vertex.is_keyed or vertex.details.get("has_broadcast")
     return StateScope.KEY_GROUPS if is_divided else StateScope.SUBTASK
 
@@ -357,7 +356,7 @@ class TimeReach:
 
     Args:
         graph: A valid graph.
-        level_of: The level of each vertex, for telling who stands in the chain of a source.
+        level_of: The level of each vertex, to identify the chain of a source.
         timed_sinks: Sinks that take the event times of records.
     """
 

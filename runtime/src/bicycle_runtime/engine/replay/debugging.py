@@ -69,7 +69,7 @@ class EpochDebugger(pdb.Pdb):
         """Call something that builds programs and runs them.
 
         Raises:
-            DebuggerLeft: somebody has left.
+            DebuggerLeft: the debugger was left.
         """
         try:
             return call()

@@ -1,6 +1,6 @@
 """Writers that record their input without writing, for invisible epochs.
 
-Where the real writer prepares records, it does so: its checks, and user code, may be what fails.
+If the real writer prepares records, it does so: its checks, and user code, may be the failure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The replay of one epoch: the same input, state, time and random numbers.
 
-Nothing that anybody else sees is touched: tasks write to a scratch storage, sources are read and
-not started, sinks are not started either; their writers only note what they get. So a replay may
-run while the job does. How an epoch was run is in its ``ReplayRecord``; all else is in the manifest
+Nothing visible to others is touched: tasks write to a scratch storage, sources are read and not
+started, sinks are not started either; their writers only note their input. So a replay may run
+while the job does. The inputs of an epoch are in its ``ReplayRecord``; all else is in the manifest
 of the epoch before.
 """
 
@@ -68,8 +68,8 @@ class ReplaySettings:
 class Replayed:
     """The result of a replay.
 
-    ``manifest`` is what would be sealed, as far as tasks decide it; its state files lie in
-    ``storage``. It is None when the epoch fails, with ``error``.
+    ``manifest`` is the manifest that would be sealed, as far as tasks decide it; its state files
+    are in ``storage``. It is None when the epoch fails, with ``error``.
     """
 
     storage: ScratchStorage
@@ -188,10 +188,9 @@ def _manifest(
     )
 
 
-# A storage that reads what another one has and keeps what is written to it in memory.
-#
-# A replay runs on it: the checkpoint stays as it is, whatever the tasks write. What is deleted here
-# is deleted of what was written here; the other storage is only ever read.
+# A storage that reads another one and keeps its own writes in memory.  A replay runs on it: the
+# checkpoint stays as it is, whatever the tasks write. Deletions here only affect objects written
+# here; the other storage is only ever read.
 
 
 class ScratchStorage:

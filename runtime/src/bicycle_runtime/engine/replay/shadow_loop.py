@@ -1,11 +1,11 @@
 """A version of a job in the shadow of the running one: equal, invisible epochs.
 
 Each epoch that the job has sealed is run once more by the functions of the other version: over the
-same slices, at the same time of day, and with the watermarks that the job came to, whatever this
-version makes of its records: so the same windows and timers fire. What comes of it
-for sinks is dropped, since the job has published it; the state is sealed, in a checkpoint directory
-of the shadow's own. So after each epoch the shadow is what the job would be, had this version run
-since it began. No source and no sink is started, and nothing of the job is changed.
+same slices, at the same time of day, and with the job's watermarks, whatever this version makes of
+its records: so the same windows and timers fire. Its output for sinks is dropped, since the job has
+published it; the state is sealed, in a checkpoint directory of the shadow's own. So after each
+epoch the shadow has the state that the job would have, had this version run since it began. No
+source and no sink is started, and nothing of the job is changed.
 
 Source: ADR-0053 (a shadow follows epochs).
 """
@@ -64,11 +64,11 @@ class ShadowLoop:
     Args:
         setup: The version that follows, on a storage of this shadow alone with a fork of the job.
         followed: Checkpoint storage of the job.
-        readers: Of the job's sources, none of which is started.
-        executor: Runs the tasks; who made it stops it.
-        options: Those of the job.
+        readers: Readers of the job's sources, which are not started.
+        executor: Runs the tasks; its maker stops it.
+        options: The options of the job.
         run_id: Unique to this run.
-        clock: Tells the age of epochs.
+        clock: Measures the age of epochs.
     """
 
     def __init__(

@@ -2,9 +2,9 @@
 
 The SDK numbers such operators in the order of calls, so that an operator that is put in between
 would shift all ids behind it, and with them state, offsets and watermarks. Each manifest therefore
-has the *operator ids* of its graph: what tells such an operator apart (kind, name, connector), by
+has the *operator ids* of its graph: the properties of such an operator (kind, name, connector), by
 id. A graph of later code gets the ids of the operators that it shares with the former one. An
-operator that could be one of several gets none of their ids when it holds something: nothing is
+operator that could be one of several gets no id of theirs when it holds something: nothing is
 guessed.
 """
 
@@ -41,7 +41,7 @@ def last_operator_ids(storage: Storage) -> OperatorIds:
         try:
             return history.manifest(epoch).operator_ids
         except (ManifestError, EpochGoneError):
-            continue  # The driver goes on from the epoch before, too.
+            continue  # The driver continues from the epoch before, too.
     return OperatorIds()
 
 
@@ -50,7 +50,7 @@ def with_operator_ids(bundle: JobBundle, operator_ids: OperatorIds) -> JobBundle
 
     Args:
         bundle: The job, numbered again.
-        operator_ids: Those of the former graph.
+        operator_ids: The ids of the former graph.
     """
     ids = _ids(bundle.graph, dict(operator_ids.operators))
     if all(old == new for old, new in ids.items()):

@@ -29,7 +29,7 @@ def restored_states(
     """Return the state of each stateful operator, divided for its new parallelism.
 
     Args:
-        manifest: What is sealed.
+        manifest: The sealed manifest.
         plan: The operators of this run.
         job: Name of the job.
         is_start: Whether the job starts again; then lists of subtasks are divided whatever the
@@ -68,7 +68,7 @@ def refuse_lost_state(
     """Refuse a graph that lacks operators with state or offsets in the manifest.
 
     Args:
-        manifest: What is sealed.
+        manifest: The sealed manifest.
         graph: The graph of this run.
         job: Name of the job.
         allows_dropped: Whether it may be gone.

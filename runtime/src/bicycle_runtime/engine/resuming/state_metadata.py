@@ -1,7 +1,7 @@
 """The state metadata at the start of a run, from manifest and code.
 
-It is decided before connectors are started and before anything is written: what cannot be read is
-refused, with both schemas; what would be lost is refused unless somebody allows it.
+It is decided before connectors are started and before anything is written: unreadable state is
+refused, with both schemas; a loss of state is refused unless it is allowed.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def compared_states(
     """Return the new metadata of all states, and the change of each.
 
     Args:
-        manifest: What is sealed.
-        declared: What the code declares, by operator.
-        shapes: Tells how classes look of which objects are pickled.
+        manifest: The sealed manifest.
+        declared: The code's declarations, by operator.
+        shapes: Returns the form of classes of pickled objects.
     """
     state_metadata: dict[str, OperatorStateMetadata] = {}
     changes: list[StateChange] = []
@@ -105,11 +105,11 @@ def initial_state_metadata(
     """Return the schema versions that a run begins with.
 
     Args:
-        manifest: What is sealed.
+        manifest: The sealed manifest.
         plan: The operators of this run.
         payloads: Their functions and types, by payload id.
         job: Name of the job.
-        allows_dropped: Whether states may be given up.
+        allows_dropped: Whether states may be dropped.
 
     Raises:
         SCHEMA_REFUSED: sealed state cannot be read as it is declared now.

@@ -1,9 +1,9 @@
 """Keeping tasks with state on the host that has their state.
 
-Spark prefers the host of what it joins: an *anchor* is a tiny cached dataset with one element per
-task of a level, put where we want the task, and of the partitioner of the level's input. What a
-task reads of it is ignored. When hosts come or go the anchors are made again, with as few moves as
-an even share allows. Where a task runs is a wish, never needed for right results.
+Spark prefers the host of its join partner: an *anchor* is a tiny cached dataset with one element
+per task of a level, put on the host that we want for the task, and of the partitioner of the
+level's input. The task ignores the elements. When hosts come or go the anchors are made again, with
+as few moves as an even share allows. The host of a task is a wish, never needed for right results.
 
 Source: ADR-0020 (tasks stay with their state).
 """
@@ -90,7 +90,7 @@ class Anchors:
     def hold(self, level: int, records: Any) -> Any:
         """Return the input of a level, joined with its anchor if it has one.
 
-        Spark takes the host that most of what it joins prefers. Records that all come from one host
+        Spark takes the host that most join partners prefer. Records that all come from one host
         prefer that, so the anchor has two votes.
         """
         anchor = self._anchors.get(level)

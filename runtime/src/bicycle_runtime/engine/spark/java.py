@@ -60,7 +60,7 @@ FIRST_JARS = (
 )  # fmt: skip
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-# What Spark's launcher would obey: later, they come too late.
+# Settings for Spark's launcher: later, they come too late.
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _CLASS_PATH, _LIBRARY_PATH = "spark.driver.extraClassPath", "spark.driver.extraLibraryPath"
@@ -148,7 +148,7 @@ def start_java(
         settings: Of Spark; some must be known when the process starts.
         folder: Of this run; the log is put there.
         cache_dir: Directory that outlives runs.
-        errors: Gets what workers print.
+        errors: Gets the output of workers.
     """
     java = find_java()
     if java is None:
@@ -192,7 +192,7 @@ def search_path(class_path: str) -> str:
     processor time in a start without an archive of classes.
 
     Args:
-        class_path: Of Spark's launcher; ``folder/*`` stands for all jars in it, in any order.
+        class_path: Of Spark's launcher; ``folder/*`` means all jars in it, in any order.
     """
     found = []
     for entry in class_path.split(os.pathsep):
@@ -207,7 +207,7 @@ def hush_py4j() -> None:
     """Keep tracebacks of py4j out of the log; again does nothing.
 
     It logs one for each connection when Java is killed, partly to the root logger, and raises the
-    error, too: we tell it once, where it is raised.
+    error, too: we report it once, at the raise.
     """
     logging.getLogger(_PY4J).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -216,8 +216,8 @@ def hush_py4j() -> None:
 def hush_serializers() -> None:
     """Suppress PySpark's traceback of pickling errors; repeated calls have no effect.
 
-    Pickling a broadcast asks Java for its id: when Java is gone, a traceback would stand beside our
-    error. The error is raised all the same, with its cause.
+    Pickling a broadcast asks Java for its id: when Java is dead, a traceback would be printed
+    beside our error. The error is raised all the same, with its cause.
     """
     import pyspark.core.broadcast  # slow: loaded while Java comes up
     import pyspark.util
@@ -229,7 +229,7 @@ def hush_serializers() -> None:
 def forget_numpy() -> None:
     """Keep py4j from loading NumPy and PyArrow; again does nothing.
 
-    PySpark has two converters for what goes to Java that load them before the first call, which
+    PySpark has two converters for arguments to Java that load them before the first call, which
     waits 0.2 s for that. We send Java neither.
     """
     # Slow: loaded while Java comes up.

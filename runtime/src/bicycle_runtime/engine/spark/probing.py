@@ -1,7 +1,7 @@
 """The handshake on Spark: a program on every host, started by Java.
 
-A worker would first unpickle what the driver sends, which is just what may not work. So one small
-job has one task per host, and each runs the interpreter that workers will have with the text of
+A worker would first unpickle the driver's data, which is just the part that may not work. So one
+small job has one task per host, and each runs the interpreter of workers with the text of
 ``PROBE``, whatever its version.
 """
 
@@ -16,7 +16,7 @@ from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE
 
 __all__ = ["ask_hosts"]
 
-# Java gives a task's element to the program: it must be read, or writing it may fail.
+# Java writes a task's element to the program: it must be read, or writing it may fail.
 _SHELL = 'cat >/dev/null; "$0" -c "$1" "$2" 2>&1; true'
 
 
@@ -40,7 +40,7 @@ def ask_hosts(
     )
     command = ["/bin/sh", "-c", _SHELL, python, PROBE, arguments]
     names = sorted(hosts)
-    if not names:  # All are lost again: those that come compare in their first tasks.
+    if not names:  # All are lost again: new ones compare in their first tasks.
         return []
     tasks = place_on_hosts(context, [(name, name) for name in names])
     outputs = tasks.pipe(command).glom().collect()

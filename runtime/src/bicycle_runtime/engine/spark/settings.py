@@ -1,6 +1,6 @@
 """Settings of Spark for short jobs with Python tasks, embedded and on a cluster.
 
-Each was measured, or keeps a failure from lasting. What the user sets wins. Variables of workers
+Each was measured, or keeps a failure from lasting. The user's settings win. Variables of workers
 never show in Spark's pages and logs, whatever their names.
 """
 
@@ -35,7 +35,7 @@ _ALWAYS = {
     # Each stage of each epoch sends its task so, and Java takes a whole block for it: 4 MB by
     # default, which it clears, and which makes G1 collect.
     "spark.broadcast.blockSize": "256k",
-    # Values of executorEnv reach workers by the environment; who lists settings sees stars.
+    # Values of executorEnv reach workers by the environment; a list of settings shows stars.
     "spark.redaction.regex": "(?i)secret|passw(or)?d|token|credential|access[.]?key|executorEnv",
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -77,7 +77,7 @@ def spark_settings(master: str, work_dir: Path, given: Mapping[str, str]) -> dic
     Args:
         master: Spark master URL.
         work_dir: Folder of this run, for Spark's local files of the driver.
-        given: What the user set.
+        given: The user's settings.
     """
     own = _EMBEDDED if is_embedded(master) else _CLUSTER
     if master.startswith(("spark://127.", "spark://localhost")):

@@ -26,7 +26,7 @@ _END_S = 5.0  # A call to Java that hangs ends with it.
 _PORT_DEFAULT = 7077
 _SCHEME = "spark://"
 _PORT = re.compile(r":\d+$")
-# After an executor has come: how long the next gets until the job starts with those that are there.
+# After an executor has come: how long the next gets until the job starts with the present ones.
 _OTHERS_S = 5.0
 
 
@@ -34,7 +34,7 @@ def require_master(master: str) -> None:
     """Refuse a standalone master without a listener; other kinds are not checked.
 
     Raises:
-        MASTER_UNREACHABLE: none of the addresses in the URL answers.
+        MASTER_UNREACHABLE: no address in the URL answers.
     """
     if not master.startswith(_SCHEME):
         return
@@ -115,7 +115,7 @@ class ClusterView:
             timeout_s: The longest wait for the first one.
 
         Raises:
-            NO_EXECUTOR: there was none in time, or the master refused the job.
+            NO_EXECUTOR: no executor was there in time, or the master refused the job.
         """
         pause = threading.Event()
         end = self._clock.monotonic() + timeout_s

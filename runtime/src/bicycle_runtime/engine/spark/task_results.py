@@ -84,9 +84,9 @@ class TaskResults:
         Raises:
             OSError: the results of a task were lost on their way.
         """
-        # The confidence is that of a count before the end, which nobody takes.
+        # The confidence of a count before the end, which is not used.
         tasks._jrdd.rdd().countApprox(_TIMEOUT_MS, 0.95)
-        # Spark has added what a task left before it counts the task as ended.
+        # Spark has added a task's values before it counts the task as ended.
         left, self._accumulator.value = self._accumulator.value, []
         found = [results for job, results in left if job == self._job]
         if len(found) != count:
@@ -108,7 +108,7 @@ def look_up_classes(context: Any) -> None:
     for name, method in _STATIC_METHODS:
         found = getattr(jvm, name)
         setattr(found, method, getattr(found, method))
-    # Nobody looks at the lines of code that Spark would be told for each stage.
+    # Spark would get the lines of code for each stage, which have no reader.
     SCCallSiteSync._spark_stack_depth += 1
     threshold = jvm.PythonUtils.getBroadcastThreshold(context._jsc)
     jvm.PythonUtils.getBroadcastThreshold = lambda _: threshold

@@ -1,9 +1,9 @@
 """The temporary folder of one run: Spark's local files and its log. Gone when the run is over.
 
-A driver that is killed cannot remove its folder. It holds a lock in it, which the kernel lets go,
-so the next run on this machine knows what is abandoned; it never takes a folder without a lock.
-Spark's Java process holds the same lock: one that is still on its way up when its driver is killed
-finds its folder, comes up, sees that nobody is there, and ends.
+A killed driver cannot remove its folder. It holds a lock in it, which the kernel releases, so the
+next run on this machine knows abandoned folders; it never takes a folder without a lock. Spark's
+Java process holds the same lock: a Java that is still on its way up when its driver is killed finds
+its folder, comes up, finds no driver, and ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WorkFolder:
         unlocked = self.path / f".{_LOCK}"
         self._descriptor: int | None = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        unlocked.rename(self.path / _LOCK)  # Nobody ever sees it without its lock.
+        unlocked.rename(self.path / _LOCK)  # It is never visible without its lock.
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ def remove_abandoned() -> int:
 
 
 def _remove_if_abandoned(lock: Path) -> bool:
-    with contextlib.suppress(OSError):  # It is held, or somebody else's, or being removed.
+    with contextlib.suppress(OSError):  # It is held, or of another user, or being removed.
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The Python worker's side: the functions that a Spark task calls.
 
 A worker process keeps the programs of the job it served last. It also keeps the garbage collector
-from walking all state after every task: what lives at the end of a task is frozen, and looked
+from walking all state after every task: objects alive at the end of a task are frozen, and looked
 through only now and then.
 """
 
@@ -40,7 +40,7 @@ from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
-    # It loads PySpark, which a host that is asked what it has may lack.
+    # It loads PySpark, which a probed host may lack.
     from bicycle_runtime.engine.spark.task_results import ResultBox
 
 __all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order", "target_of"]
@@ -108,8 +108,8 @@ class LevelTask:
         image: Broadcast of the pickled job image.
         level: Which level the stage is.
         order: Encoded order of the level.
-        needs: What a worker that does not know the run needs first.
-        box: Where the last level leaves what it sends to the driver; None for the others.
+        needs: The files and settings for a worker that does not know the run.
+        box: The target of the last level's data for the driver; None for the others.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ def _state_folder() -> str:
 def close_workers() -> None:
     """Close and forget workers of earlier runs in this process; log failures.
 
-    A failure is told, no more.
+    A failure is only logged.
     """
     while _workers:
         _, worker = _workers.popitem()
@@ -197,7 +197,7 @@ def _close_at_end() -> None:
     Spark's daemon looks ``main`` up and resets the signal; it ends the process without ``atexit``.
     """
     global _task_code  # noqa: PLW0603  # one function of the process
-    import pyspark.worker  # the process that runs this has it loaded; nobody else needs it
+    import pyspark.worker  # loaded in the process that runs this; not needed elsewhere
 
     main = pyspark.worker.main
 
@@ -270,5 +270,5 @@ def _freeze() -> None:
         gc.unfreeze()
         gc.collect()
     else:
-        gc.collect(0)  # only what this task made and left
+        gc.collect(0)  # only the garbage of this task
     gc.freeze()

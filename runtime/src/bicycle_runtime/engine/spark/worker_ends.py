@@ -122,10 +122,10 @@ def worker_ended(
     """Return the error of a worker that ended.
 
     Args:
-        position: What it was at.
+        position: Its last position.
         plan: Knows the operators.
         job: Job id.
-        reason: What Spark says; with the lines of a worker that crashed.
+        reason: Spark's text; with the lines of a worker that crashed.
     """
     told = {spec.uid: spec.vertex.title for spec in plan.operators()}
     error = WORKER_ENDED(

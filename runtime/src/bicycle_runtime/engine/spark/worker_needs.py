@@ -11,7 +11,7 @@ from bicycle_runtime.base.environment import chosen_variables
 
 __all__ = ["NO_NEEDS", "WORKER_MODULE", "WorkerNeeds"]
 
-WORKER_MODULE = "bicycle_runtime.engine.spark.worker"  # What a worker process loads.
+WORKER_MODULE = "bicycle_runtime.engine.spark.worker"  # Loads in a worker process.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class WorkerNeeds:
         Raises:
             HANDSHAKE_FAILED: this host came after the handshake, and its versions differ.
         """
-        import pyspark  # the process that runs this has it loaded; nobody else needs it
+        import pyspark  # loaded in the process that runs this; not needed elsewhere
 
         if self.facts:
             # Needed on clusters only: reading metadata of distributions is slow to import.
@@ -43,7 +43,7 @@ class WorkerNeeds:
             found = own_facts(spark=pyspark.__version__)
             require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])
         if self.archive:
-            # Needed for what is packed only: zip files are slow to import.
+            # Needed for packed environments only: zip files are slow to import.
             from bicycle_runtime.extraction.unpacking import enter_environment
 
             enter_environment(Path(pyspark.SparkFiles.get(self.archive)), self.digest)
