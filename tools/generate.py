@@ -343,6 +343,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "decisions": decisions_reference,
     "cli": cli_reference,
     "errors": errors_reference,
+    "log-events": _beside("log_events").log_events_reference,
     "metrics": metrics_reference,
     "operators": operators_reference,
     "options": options_reference,
