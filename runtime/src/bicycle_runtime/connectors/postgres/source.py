@@ -34,12 +34,17 @@ from bicycle_runtime.contract import (
     SourceBatch,
     SourceStatus,
 )
+from bicycle_runtime.operators.batch import size_of
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["PostgresReader", "PostgresSource"]
 
 _SHARD = "rows"
 _BATCH_ROWS = 4_096
+_BATCH_BYTES = 16 << 20
+_FIRST_ROWS = 64
+_GROWTH = 4
+_SAMPLES = 32
 _WAITING_MS = 50
 _WHOLE_NUMBERS = ("int2", "int4", "int8")
 # Sessions that may still commit rows: all but this session, and sessions that write no rows of
@@ -125,13 +130,28 @@ def _pieces(
         connection.cursor("bicycle_rows", row_factory=dict_row) as cursor,
     ):
         cursor.execute(statement, bounds)
-        rows = cursor.fetchmany(_BATCH_ROWS)
+        count = _FIRST_ROWS
+        rows = cursor.fetchmany(count)
         while True:
-            following = cursor.fetchmany(_BATCH_ROWS) if rows else []
+            count = _next_count(rows, count)
+            following = cursor.fetchmany(count) if rows else []
             yield rows, not following
             if not following:
                 return
             rows = following
+
+
+def _next_count(rows: list[dict[str, Any]], count: int) -> int:
+    """Return how many rows to fetch next, so that large rows do not fill the memory.
+
+    Args:
+        rows: The rows that were fetched last.
+        count: How many were asked for.
+    """
+    samples = rows[:: max(len(rows) // _SAMPLES, 1)]
+    row_bytes = sum(map(size_of, samples)) / max(len(samples), 1)
+    fitting = int(_BATCH_BYTES / max(row_bytes, 1))
+    return max(min(fitting, _GROWTH * count, _BATCH_ROWS), 1)
 
 
 class PostgresSource(Source):
