@@ -185,8 +185,9 @@ def drain_command(*, job: str, as_json: bool) -> None:
     """Drain a job: end its input and process all remaining records.
 
     No more input is read, event time ends, and all windows and event-time timers fire. The
-    command waits until the results are published. `bicycle stop --drain` does the same and can
-    also create a savepoint.
+    command waits until the results are published. A job that does not end an epoch within its
+    --stop-timeout-ms is stopped by force, and its hanging threads are shown. `bicycle stop
+    --drain` does the same and can also create a savepoint.
     """
     _tell(reached_jobs().drain(job), as_json=as_json)
 
