@@ -1,9 +1,8 @@
 """The home of the runtime on this machine: caches, and a folder for each job.
 
 ``<home>/cache`` may be removed at any time. ``<home>/jobs/<id>/`` holds ``status.json`` (the driver
-writes it), ``request.json`` (what was asked for), ``log`` and ``lock``. ``<home>/checkpoints`` is
-for jobs that name no checkpoint directory. This module reads no environment: a door says where it
-is.
+writes it), ``request.json`` (the request), ``log`` and ``lock``. ``<home>/checkpoints`` is for jobs
+that name no checkpoint directory. This module reads no environment: the caller passes the location.
 """
 
 from __future__ import annotations
@@ -163,7 +162,7 @@ class Home:
         """Return the folder of a known job.
 
         Raises:
-            JOB_NOT_FOUND: there is none; with close names.
+            JOB_NOT_FOUND: there is no such job; with close names.
         """
         known = [folder.id for folder in self.folders()]
         if name in known:

@@ -1,8 +1,8 @@
 """The journal of a job: a line for each epoch that was sealed, beside its status.
 
-The status says what is; the journal what was, so that who looks once a second misses no epoch. The
-driver appends, in single writes; others read on from where they were. It is no part of what makes
-results right: it may be lost, and a disk that takes no line ends no job.
+The status is the present, the journal the past, so that a reader who looks once a second misses no
+epoch. The driver appends, in single writes; others continue reading at their last position. Results
+do not depend on it: it may be lost, and a disk that takes no line ends no job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTERVAL_S = 0.5
 class EpochLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One epoch, or the last of ``count`` epochs that came close together.
 
-    Times are in ms since 1970; durations are those of all of them together.
+    Times are in ms since 1970; durations are the durations of all of them together.
     """
 
     epoch: int
@@ -106,7 +106,7 @@ class JournalTail:
 
     Args:
         path: The file; it need not be there.
-        is_whole: Begin with the first line; else with what is added from now on.
+        is_whole: Begin with the first line; else with lines added from now on.
     """
 
     def __init__(self, path: Path, *, is_whole: bool = False) -> None:

@@ -19,13 +19,13 @@ __all__ = ["FileLock"]
 class FileLock:
     """Held from entering to leaving; the file holds the process id of the last holder.
 
-    Entering raises a JobRunningError while somebody else holds it, and a StorageError where the
-    file cannot be made.
+    Entering raises a JobRunningError while another process holds it, and a StorageError if the file
+    cannot be made.
 
     Args:
         path: The lock file; it and its folder are made when missing, and never removed.
         job: Job id, for the error.
-        place: What is locked, for the error.
+        place: The locked place, for the error.
     """
 
     def __init__(self, path: Path, *, job: str, place: str) -> None:

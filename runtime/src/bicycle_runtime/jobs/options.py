@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["LEASE_BEAT_MS_MAX", "PROMPT", "PROMPTED", "JobOptions", "JobRequest"]
 
 LEASE_BEAT_MS_MAX = 60_000
-PROMPT = "prompt:"  # Given for a parameter, it lets the command ask for a secret.
-PROMPTED = "BICYCLE_SECRET_"  # Variables begin so that hold what was asked for.
+PROMPT = "prompt:"  # As the value of a parameter, it makes the command prompt for a secret.
+PROMPTED = "BICYCLE_SECRET_"  # Prefix of variables that hold prompted values.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +205,9 @@ class JobOptions:
 class JobRequest:
     """Options with the plugin's parameters and settings of engine and Spark.
 
-    ``engine`` holds only what was asked for, as texts or plain values: what is absent comes from
-    the plugin's graph, else from the defaults. ``parallelisms`` is the parallelism by operator that
-    a rescale gave the running job; nobody asks for it at the start.
+    ``engine`` holds only explicit options, as texts or plain values: absent options come from the
+    plugin's graph, else from the defaults. ``parallelisms`` is the parallelism by operator that a
+    rescale set in the running job; it is empty at the start.
     """
 
     options: JobOptions
@@ -273,7 +273,7 @@ class JobRequest:
 
         Args:
             command: ``"run"`` or ``"submit"``.
-            changes: Options that take the place of those that were given.
+            changes: Options that replace the request's.
         """
         options: dict[str, Any] = {**dataclasses.asdict(self.options), **changes}
         if options["from_"] is None:

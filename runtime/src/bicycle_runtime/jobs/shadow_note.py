@@ -1,8 +1,8 @@
 """The note on a version in a job's shadow: its place, progress and errors.
 
-Three processes share the file. Who upgrades the job writes it before the shadow is started, and
-removes it at the end; the shadow says how far it has come; the job keeps the epochs that are not
-followed yet. It is a note of this machine: without it a job goes on with its own state.
+Three processes share the file. The upgrading process writes it before the shadow is started, and
+removes it at the end; the shadow writes its progress; the job keeps the epochs that are not
+followed yet. It is a note of this machine: without it a job continues with its own state.
 """
 
 from __future__ import annotations

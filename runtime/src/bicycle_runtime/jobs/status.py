@@ -74,7 +74,7 @@ class ShardStatus(msgspec.Struct, kw_only=True):
 class ShardLag(msgspec.Struct, kw_only=True):
     """The unread input of one shard of a source, and the age of its first record.
 
-    The time counts from when this run first saw it; None where the source does not tell it.
+    The time counts from when this run first saw it; None if the source does not report it.
     """
 
     records: int | None = None
@@ -92,21 +92,21 @@ class HotKey(msgspec.Struct, kw_only=True):
 class OperatorStatus(OperatorCounts, kw_only=True):
     """Records of one operator in this run, and the event time of its input.
 
-    ``parallelism`` is that of now: a rescale may have changed it in the run.
-    ``slowest_input`` names the shard that holds the watermark back. ``hot_keys`` are the most
-    frequent keys of what comes in; ``skew`` is how much more records the busiest subtask gets than
-    the mean, None where there is one. Its counts and metrics are those of sealed epochs.
+    ``parallelism`` is the current one: a rescale may have changed it in the run. ``slowest_input``
+    names the shard that holds the watermark back. ``hot_keys`` are the most frequent keys of the
+    input; ``skew`` is how much more records the busiest subtask gets than the mean, None for one
+    subtask. Its counts and metrics are from sealed epochs.
 
     ``busy_share`` is the share of the time of its tasks that was spent in it in the last epochs.
     ``record_p50_ms`` and ``record_p99_ms`` are bounds that half and 99 % of the records of this run
     did not exceed, each with the mean of its batch. ``state_bytes`` is the size of its sealed
-    state, of what was written for it that counts; ``state_growth`` is in bytes per second, over the
-    last minute. ``state_keys`` counts the keys of all its states, in windows once for each; where
-    the state is on disk it is what the database estimates.
+    state, of the valid files; ``state_growth`` is in bytes per second, over the last minute.
+    ``state_keys`` counts the keys of all its states, in windows once for each; for state on disk it
+    is the estimate of the database.
 
     ``backpressure`` of a source is the share of the last minute in which it had more input and did
-    not read, since the epoch had taken what it may and went on behind it; None of what is no
-    source, as nothing waits between operators.
+    not read, since the epoch was at its limit and still running; None for other operators, as
+    nothing waits between operators.
     """
 
     parallelism: int | None = None
@@ -202,7 +202,7 @@ class EndedWorker(msgspec.Struct, kw_only=True):
     """A worker process that ended by a signal, a crash, or an exit in user code.
 
     ``host`` is empty on the machine of the driver. ``peak_bytes`` is the most memory that it had at
-    a time, and ``operator`` what it ran last, empty while it had no task.
+    a time, and ``operator`` the operator that it ran last, empty while it had no task.
     """
 
     time_ms: int
@@ -232,38 +232,37 @@ class StuckThread(msgspec.Struct, kw_only=True):
 class JobStatus(msgspec.Struct, kw_only=True):
     """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
 
-    A run goes on over restarts; ``restarts`` has the latest of them. ``supervisor_pid`` is the
-    process that starts the driver of a submitted job again, 0 for none. ``is_frozen`` is what
-    somebody who looks finds: the driver was stopped by a signal, and says nothing of itself.
+    A run continues over restarts; ``restarts`` has the latest of them. ``supervisor_pid`` is the
+    process that starts the driver of a submitted job again, 0 without one. ``is_frozen`` is set by
+    readers: the driver was stopped by a signal, and cannot report it.
 
-    ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
-    directory, and is the same but when two checkpoint directories hold jobs of one name at once.
+    ``id`` names the run's folder and is the argument of commands; ``job`` is the name in the
+    checkpoint directory, and is the same but when two checkpoint directories hold jobs of one name
+    at once.
 
-    ``epoch_began_ms`` is when the epoch began that runs now, None between two, and
-    ``reading_count`` what it has read so far, as far as that was told; ``reading_ms`` is when that
-    last grew.
+    ``epoch_began_ms`` is when the running epoch began, None between two, and ``reading_count`` the
+    records that it has read so far, as far as reported; ``reading_ms`` is when that last grew.
 
-    ``silent_sources`` tells since when (ms since 1970) a source gets no answer from the system that
-    it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
-    ``lag_ms`` are None, and ``lags`` has what that source knew last. ``waiting`` is what is sealed
-    and not yet visible, by sink.
+    ``silent_sources`` has the time since when (ms since 1970) a source gets no answer from its
+    system. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
+    ``lag_ms`` are None, and ``lags`` has the last known lags of that source. ``waiting`` is the
+    sealed but invisible output, by sink.
 
-    ``master`` is the URL of the Spark master that was asked for, empty for embedded Spark.
-    ``has_begun`` says that the first look at the input is over: an epoch of this run was sealed, or
-    there was nothing to read.
+    ``master`` is the URL of the requested Spark master, empty for embedded Spark. ``has_begun``
+    means that the first look at the input is over: an epoch of this run was sealed, or there was
+    nothing to read.
 
-    ``phases_ms`` are the phases of the last epoch, ``epoch_p50_ms`` and ``epoch_p99_ms`` those of
-    the last 100: from the look at the input until the epoch is sealed. ``epoch_times`` and
-    ``phase_times`` count those of all epochs of this run. ``state_growth`` is in bytes per second,
-    over the last minute.
+    ``phases_ms`` are the phases of the last epoch, ``epoch_p50_ms`` and ``epoch_p99_ms`` quantiles
+    of the last 100: from the look at the input until the epoch is sealed. ``epoch_times`` and
+    ``phase_times`` count all epochs of this run. ``state_growth`` is in bytes per second, over the
+    last minute.
 
-    ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
-    None while it does. ``storage_reason`` is the error with which it refuses to be written, as a
+    ``silent_storage_ms`` is the time since when (ms since 1970) the checkpoint storage does not
+    answer; None while it does. ``storage_reason`` is the error with which it refuses writes, as a
     full disk does; empty when there is no answer at all.
 
-    ``publication`` is the sink that publishes an epoch now, None while none does. ``fixed_ms`` is
-    what an epoch costs by itself, however few records it reads; None while
-    that is not known, and without backlog.
+    ``publication`` is the sink that publishes an epoch now, or None. ``fixed_ms`` is the fixed cost
+    of an epoch, however few records it reads; None while that is not known, and without backlog.
 
     ``ended_worker_count`` counts the workers of this run that ended unasked, and ``ended_workers``
     has the latest of them. ``stuck`` has the threads for which a stop, a cancel or the watchdog did

@@ -19,9 +19,9 @@ class EpochReport:
     """One epoch of a checkpoint directory.
 
     ``record_count`` are the records read since the job began, ``watermark_ms`` the least watermark
-    of any operator (None while one has none). Sizes are those of the state files that the epoch
-    names; epochs share files. ``damage`` is None for an epoch that is whole. A manifest that can
-    not be read leaves everything behind ``damage`` empty.
+    of any operator (None while one has no watermark). Sizes are the sizes of the state files that
+    the epoch names; epochs share files. ``damage`` is None for an epoch that is whole. With an
+    unreadable manifest all fields behind ``damage`` are empty.
     """
 
     epoch: int
@@ -52,13 +52,13 @@ def report_checkpoints(
 
     Args:
         storage: Checkpoint storage of the job.
-        now_ms: What ages are counted from.
+        now_ms: The time from which ages are counted.
         epoch: Only this one.
         is_thorough: Read every state file and compare checksums, instead of sizes only.
 
     Raises:
         CHECKPOINT_MISSING: no epoch was ever sealed.
-        EPOCH_UNKNOWN: the epoch asked for is not there.
+        EPOCH_UNKNOWN: the requested epoch does not exist.
     """
     history = EpochHistory(storage)
     found = history.retained(is_thorough=is_thorough)

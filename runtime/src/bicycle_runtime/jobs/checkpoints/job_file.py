@@ -3,7 +3,7 @@
 It names the plugin, the bundle's digest, the graph, the operators with state and their key groups
 as of the last start that took over the state. It is the identity of the directory: epochs without
 it belong to no known job and format, and no start takes them over. A changed digest is logged and
-allowed: whether state fits the new graph is the engine's to say.
+allowed: the engine decides whether state fits the new graph.
 """
 
 from __future__ import annotations

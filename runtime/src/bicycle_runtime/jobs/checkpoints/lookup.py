@@ -26,7 +26,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
 
     Raises:
         JOB_NOT_FOUND: this machine knows no such job, and no directory is given.
-        CHECKPOINT_MISSING: no job, or more than one, lies there.
+        CHECKPOINT_MISSING: it has no job, or more than one.
     """
     if checkpoint_dir is None:
         status = None if job is None else home.find(job).status()

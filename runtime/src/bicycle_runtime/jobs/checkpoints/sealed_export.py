@@ -32,7 +32,7 @@ def require_target(path: Path, storage: Storage) -> None:
     """Refuse a file that cannot be written, before any state is read.
 
     Raises:
-        EXPORT_REFUSED: its ending says nothing, its folder is missing, or it would lie in the
+        EXPORT_REFUSED: its ending has no format, its folder is missing, or it would be in the
             checkpoint directory.
     """
     if path.suffix not in (".parquet", ".jsonl"):

@@ -37,7 +37,7 @@ _ITEM_KINDS = ("list", "records")
 class StateSummary:
     """One state of one operator.
 
-    ``types`` and ``codec`` (msgpack, pickle or mixed) are those of the first hundred entries.
+    ``types`` and ``codec`` (msgpack, pickle or mixed) are from the first hundred entries.
     ``byte_count`` is the size of encoded keys and values.
     """
 

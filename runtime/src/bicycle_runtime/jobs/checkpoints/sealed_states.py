@@ -1,8 +1,8 @@
 """The state of a job as of one sealed epoch, and differences between epochs.
 
 It is read from the checkpoint files alone: neither the plugin nor the graph is needed. The files of
-one range, and the entries of one key group, are in memory at a time. A job that runs may collect
-the epoch meanwhile; that is told as such (``EpochGoneError``).
+one range, and the entries of one key group, are in memory at a time. A running job may collect the
+epoch meanwhile, which raises ``EpochGoneError``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Wants = Callable[[ChangeSet], bool]
 class LocatedEntry:
     """An entry and its location.
 
-    ``key_group`` is None for state without keys, ``task`` for what every task has a copy of.
+    ``key_group`` is None for state without keys, ``task`` for entries copied to every task.
     """
 
     operator: str
@@ -52,8 +52,8 @@ class LocatedEntry:
 class SealedEpoch:
     """One sealed epoch of one job.
 
-    ``kinds`` are the kinds of operators that the job noted; those that are inferred join them.
-    ``contents`` reads files for look-ups of keys, and may keep them.
+    ``kinds`` are the kinds of operators in the job's file; inferred kinds join them. ``contents``
+    reads files for look-ups of keys, and may keep them.
     """
 
     storage: Storage

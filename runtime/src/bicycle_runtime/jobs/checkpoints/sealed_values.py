@@ -1,7 +1,7 @@
 """Entries of sealed state as JSON data, with or without the classes of the plugin.
 
-This process loads no pickle. When a plugin is named, a child process loads what is opaque and sends
-plain data home: whatever the plugin's code does, it does not do it here.
+This process loads no pickle. When a plugin is named, a child process loads opaque values and sends
+plain data home: the plugin's code never runs in this process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ValueReader:
     """Makes rows of entries.
 
     Args:
-        plugin: Whose classes may be loaded, in a child process; None for nobody's.
+        plugin: The plugin whose classes may be loaded, in a child process, or None.
     """
 
     def __init__(self, plugin: str | None = None) -> None:
@@ -37,7 +37,7 @@ class ValueReader:
         """Return entries as JSON data.
 
         Raises:
-            STATE_UNLOADABLE: the child process gave no answer.
+            STATE_UNLOADABLE: the child process returned nothing.
         """
         values = [located.entry.value() for located in entries]
         parts = [

@@ -1,9 +1,9 @@
 """The child process of ``sealed_values``: loads pickled values, shows plain data.
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.sealed_values_child`` with a MessagePack list of
-type names and pickles on standard input. One JSON list goes to what was standard output at the
-start; whatever the loaded code prints goes to standard error. A value that cannot be loaded says
-why.
+type names and pickles on standard input. One JSON list goes to the standard output of the start;
+all output of loaded code goes to standard error. A value that cannot be loaded has the reason in
+its place.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def changes_answer(
         after: The other one.
         selection: Which entries count; all operators that have state in one of them, or one.
         reader: Shows values.
-        limit: How many changes of each operator are told beside the totals.
+        limit: The number of changes of each operator to return beside the totals.
 
     Raises:
         OPERATOR_UNKNOWN: the operator has state in neither.

@@ -1,10 +1,10 @@
 """The child process that reads sealed state for a service, for many queries.
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.state_child URL`` with the checkpoint storage of
-one job. Each question is a frame (``base.pipes``), and so is each answer:
-``{"answer": …}`` or ``{"error": …}``. Files that were read are kept, so that a second question for
-a key takes milliseconds. No pickle is loaded. It ends with its standard input, or when nobody has
-asked for a minute.
+one job. Each question is a frame (``base.pipes``), and so is each answer: ``{"answer": …}`` or
+``{"error": …}``. Files that were read are kept, so that a second question for a key takes
+milliseconds. No pickle is loaded. It ends with its standard input, or after a minute without a
+question.
 """
 
 from __future__ import annotations

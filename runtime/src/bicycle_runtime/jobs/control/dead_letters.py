@@ -1,8 +1,8 @@
 """Dead letters of a job: records that its functions refused, as it published them.
 
-A letter is a line of a file beside the job's checkpoints, and is known by file and line, which stay
-what they are. Nothing is unpickled here: the value of a letter is told only on request, and as the
-bytes that it consists of.
+A letter is a line of a file beside the job's checkpoints, and is identified by file and line, which
+do not change. Nothing is unpickled here: the value of a letter is returned only on request, and as
+its bytes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """One letter without its value.
 
     ``id`` is file and line; ``operator`` refused the record that came from ``offset`` of ``shard``
-    of ``source`` (with ``end_offset``: from somewhere between). ``encoding`` says what the value
-    is: ``pickle``, ``raw`` bytes of the source, or ``repr``, as Python showed it.
-    ``time_ms`` is when the epoch wrote it, in ms since 1970. ``replayed_epoch`` says when it was
-    replayed, ``replay_of`` which letter it was before that.
+    of ``source`` (with ``end_offset``: from somewhere between). ``encoding`` is the form of the
+    value: ``pickle``, ``raw`` bytes of the source, or ``repr``, as Python showed it. ``time_ms`` is
+    when the epoch wrote it, in ms since 1970. ``replayed_epoch`` is the epoch of its replay,
+    ``replay_of`` its former letter.
     """
 
     id: str
@@ -82,8 +82,8 @@ class LetterMark(msgspec.Struct, frozen=True):
 class Letter(DeadLetter, frozen=True, kw_only=True):
     """One letter in detail, with its value.
 
-    ``value`` is text, but for a pickle, which is Base64; ``source_message`` is what the source says
-    that the record came in.
+    ``value`` is text, but for a pickle, which is Base64; ``source_message`` is the source's
+    metadata of the record.
     """
 
     value: str | msgspec.UnsetType = msgspec.UNSET
@@ -112,11 +112,11 @@ def dead_letters(
         home: Where jobs are kept.
         job: The job's id.
         operator: Only of the operator with this uid.
-        after: Only those behind the letter of this id.
+        after: Only letters behind the letter of this id.
         limit: How many at most, 1 to 10,000.
 
     Returns:
-        The letters, and the id to go on behind; None when there are no more.
+        The letters, and the id after which to continue; None when there are no more.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -153,8 +153,8 @@ def dead_letter(
         home: Where jobs are kept.
         job: The job's id.
         letter: Its id.
-        is_revealed: Tell the value, too: bytes and ``repr`` as text in ``value``, a pickle in
-            Base64; and the ``source_message`` where the source says what that was.
+        is_revealed: Return the value, too: bytes and ``repr`` as text in ``value``, a pickle in
+            Base64; and the ``source_message`` if the source has one.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.

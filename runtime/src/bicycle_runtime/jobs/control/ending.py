@@ -1,7 +1,7 @@
 """Ending a job from any process of this machine: by signals, or by a final status.
 
-What an ended job has sealed and not shown is published by a driver of its own, in a process that is
-started here.
+The sealed but invisible output of an ended job is published by a driver of its own, in a process
+that is started here.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def stop_job(
 
     One that has ended is left alone.
 
-    Processes of it that were stopped by a signal are woken, or they would never hear of it. A job
-    that does not end in its time for stopping is ended by force: what it has sealed stays, and the
-    status names the threads that kept it.
+    Processes of it that were stopped by a signal are continued, or they would never see the
+    request. A job that does not end in its time for stopping is ended by force: its sealed epochs
+    stay, and the status names the threads that kept it.
 
     Args:
         home: Where jobs are kept.
@@ -78,7 +78,7 @@ def stop_job(
 def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """End a job at once, with all its processes. One that has ended is left alone.
 
-    The last sealed epoch stays; what ran behind it never happened.
+    The last sealed epoch stays; later work never happened.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -152,7 +152,7 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """Request a job to drain, and wait for its end. One that has ended is left alone.
 
     Its running epoch, and then the epochs in which it drains, have the job's time for stopping
-    each. A job that takes longer is stopped by force as by ``stop_job``: what it has sealed stays.
+    each. A job that takes longer is stopped by force as by ``stop_job``: its sealed epochs stay.
 
     Args:
         home: Where jobs are kept.
@@ -179,7 +179,7 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         if error.code != REQUEST_TIMED_OUT.code:
             raise
         return _end_stuck(folder, status, clock)
-    status = job_status(home, name)  # Another driver may have been the one to answer.
+    status = job_status(home, name)  # Another driver may have answered.
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
         return _end_stuck(folder, status, clock)
     return job_status(home, name)
@@ -198,7 +198,7 @@ def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStat
         clock: For the last word.
 
     Returns:
-        The status afterwards; what is still in ``waiting`` could not be published in time.
+        The status afterwards; output that is still in ``waiting`` could not be published in time.
     """
     if not status.waiting and not _has_untold_epochs(status):
         return status

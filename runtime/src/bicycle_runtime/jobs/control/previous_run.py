@@ -1,7 +1,7 @@
 """The previous run of a job, kept for a start that is refused.
 
-A start can be refused by a wrong parameter, a graph that does not fit, Java that is missing. The
-job has then not run, and what it did in its former run stays what is told of it.
+A start can be refused because of a wrong parameter, a graph that does not fit, or missing Java. The
+job has then not run, and the status of its former run remains.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PreviousRun:
         if status is not None and (status.running_ms is not None or not status.state.is_final):
             return
         lock = FileLock(self.folder.lock_path, job=self.folder.id, place=str(self.folder.path))
-        with contextlib.suppress(JobRunningError), lock:  # It is somebody else's by now.
+        with contextlib.suppress(JobRunningError), lock:  # It belongs to another process by now.
             replace_file(self.folder.request_path, self.request)
             replace_file(self.folder.status_path, self.status)
 
@@ -69,7 +69,7 @@ def require_checkpoint(place: JobPlace, former: JobStatus | None, *, is_again: b
 
     Args:
         place: The job.
-        former: What is known of its former run; None for a job that never ran.
+        former: The status of its former run; None for a job that never ran.
         is_again: Whether the start continues a run whose driver died.
 
     Raises:

@@ -1,7 +1,7 @@
 """Removal of files of ended jobs: folders in the home, and checkpoints on request.
 
-A job is removed whole or not at all, and never one that runs, that somebody starts again, or whose
-dead letters lie in its folder: those are records that exist nowhere else.
+A job is removed whole or not at all, and never a job that runs, that a supervisor starts again, or
+whose dead letters are in its folder: these records exist nowhere else.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["PrunedJob", "prune_jobs"]
 class PrunedJob:
     """The result for one job; ``kept`` is the reason to keep it, empty if removed.
 
-    ``byte_count`` is what its files take. ``checkpoint`` is where its state stays, None when it is
-    removed as well.
+    ``byte_count`` is the size of its files. ``checkpoint`` is the location of its state, None when
+    it is removed as well.
     """
 
     job: str
@@ -45,16 +45,16 @@ def prune_jobs(
 
     Args:
         home: Where jobs are kept.
-        clock: Says how long ago that is.
+        clock: Measures how long ago that is.
         older_than_ms: Only jobs that ended before so long.
-        with_checkpoints: Remove checkpoints as well, as far as they lie in the home.
-        is_trial: Remove nothing, and tell what would be.
+        with_checkpoints: Remove checkpoints as well, if they are in the home.
+        is_trial: Remove nothing, and return the jobs that would be removed.
     """
     latest_ms = clock.now_ms() - older_than_ms
     found = []
     for status in list_jobs(home):
         ended_ms = status.ended_ms if status.ended_ms is not None else status.updated_ms
-        is_readable = ended_ms > 0  # What nobody can read may be of a newer version.
+        is_readable = ended_ms > 0  # An unreadable status may be of a newer version.
         if status.state.is_final and is_readable and ended_ms <= latest_ms:
             checkpoint = _checkpoint_in(home, status) if with_checkpoints else None
             found.append(_prune(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))

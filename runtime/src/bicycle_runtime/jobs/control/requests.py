@@ -1,12 +1,12 @@
 """Requests to a running job: files in its folder, from any local process.
 
 A command puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
-driver looks there between two epochs, when nothing is in flight, does what is asked and answers
-with plain data or an error; what takes longer is a future, and the job runs on meanwhile. A request
-lies there until it is answered, so a driver that takes the place of a dead one meets it. One that
-nobody waits for any more is withdrawn, so that it is not met later by surprise; one of a former run
-is not met either. A kind that may have ended the driver is tried once: the next driver answers it
-with an error.
+driver looks there between two epochs, when nothing is in flight, carries out the request and
+answers with plain data or an error; longer work is a future, and the job runs on meanwhile. A
+request stays there until it is answered, so a driver that replaces a dead one finds it. A request
+whose sender does not wait any more is withdrawn, so that it is not carried out later by surprise;
+requests of a former run are ignored, too. A kind that may have ended the driver is tried once: the
+next driver answers it with an error.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Inbox:
         """Begin.
 
         Args:
-            is_again: Whether this driver takes the place of another one of the same run: then it
-                meets what that one was asked and has not answered.
+            is_again: Whether this driver replaces another one of the same run: then it carries out
+                the unanswered requests.
         """
         own_folder(self._folder)
         for path in self._folder.iterdir():
@@ -92,9 +92,9 @@ class Inbox:
         """Handle all stored requests, oldest first. An error of a handler is its answer.
 
         Args:
-            handlers: What is done for a request, by its kind. Of a future the answer is written
-                when it is done, in the thread that does it; one that ends with an error of
-                another kind than ours gives no answer, as the end of a job does.
+            handlers: The handler of a request, by its kind. The answer of a future is written when
+                it is done, in the thread that does it; a future that ends with a foreign error has
+                no answer, as at the end of a job.
         """
         # hot path: once per epoch; an empty folder costs 10 µs.
         with os.scandir(self._folder) as entries:
@@ -145,17 +145,17 @@ def ask_job(
     Args:
         home: Where jobs are kept.
         job: The job's id.
-        kind: What is asked: ``savepoint``, ``rescale``.
+        kind: The kind of the request: ``savepoint``, ``rescale``.
         facts: Plain data that goes with it.
         clock: Measures how long is waited.
         timeout_ms: A job that has not answered by then is not going to: the request is withdrawn.
-        is_hopeless: Tells earlier that it is not going to.
+        is_hopeless: Returns earlier whether an answer cannot come any more.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
         JobNotRunningError: it has ended, or ends before it answers.
         REQUEST_TIMED_OUT: it runs and does not answer.
-        BicycleError: what the job answered.
+        BicycleError: the error in the job's answer.
     """
     folder = home.find(job).path / "requests"
     name = f"{clock.now_ms():015}-{secrets.token_hex(4)}"

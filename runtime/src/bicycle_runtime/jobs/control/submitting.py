@@ -1,8 +1,8 @@
 """Jobs in processes of their own: start one, and see it run.
 
 The process is the leader of a session of its own, so it outlives the command and its terminal. It
-logs into the job's folder; all that the starter learns, it learns from the status file. What it
-runs is the supervisor, and below that the driver (``running.submission``).
+logs into the job's folder; the starter reads everything from the status file. It runs the
+supervisor, and below that the driver (``running.submission``).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def submit(
 ) -> JobStatus:  # fmt: skip
     """Start a job in a background process, and wait until its first epoch is sealed.
 
-    An epoch that takes longer than a minute is not waited for; one that fails and is run again is,
-    since the next attempt may be the last. A start that is refused leaves what is known of the
-    job's former run as it was.
+    An epoch that takes longer than a minute is not waited for; an epoch that fails and is run again
+    is, since the next attempt may be the last. A refused start leaves the status of the job's
+    former run unchanged.
 
     That process has a supervisor, which starts it again when it dies without a last word.
 
@@ -166,7 +166,7 @@ def _submit(request: JobRequest, home: Home, begin: Begin, *, is_trial: bool) ->
     folder = place.folder
     former = folder.status()
     if former is not None and not former.state.is_final and is_supervised(former):
-        # Between two drivers nobody holds the locks.
+        # Between two drivers the locks are free.
         place_text = str(folder.path)
         raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
     require_checkpoint(place, former, is_again=False)

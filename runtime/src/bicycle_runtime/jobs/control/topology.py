@@ -1,7 +1,7 @@
 """The topology of jobs and streams: the inputs and outputs of all jobs.
 
-A stream is named by its address, so that jobs meet at it without knowing of each other. What only
-the job itself has, such as a generator or the console, is named after the job.
+A stream is named by its address, so that jobs meet at it without knowing of each other. Streams
+that only the job itself has, such as a generator or the console, are named after the job.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def job_node(
 
     Args:
         status: Of the job.
-        hide: Takes what is secret out of a text about a job.
+        hide: Removes secrets from a text about a job.
     """
     node = JobNode(job=status.id, state=status.state.value)
     try:
@@ -164,7 +164,7 @@ def _stored_graph(status: JobStatus) -> tuple[JobGraph | None, str]:
         return None, ""
     directory = str(
         facts.get("working_directory", "")
-    )  # Checkpoints of earlier versions have none.
+    )  # Checkpoints of earlier versions have no directory.
     return JobGraph.from_json(msgspec.json.encode(facts["graph"])), directory
 
 
@@ -185,7 +185,7 @@ def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "
 
     Args:
         connector: Its word.
-        properties: Those of the graph.
+        properties: The properties in the graph.
         directory: Where relative paths begin; empty where that is not known.
 
     Example:

@@ -1,7 +1,7 @@
 """The check of this machine: whether it can run jobs, the findings and fixes.
 
-A check looks and changes nothing. The one with Spark starts a tiny job and takes some seconds, so
-it runs only when asked for.
+A check reads and changes nothing. The check with Spark starts a tiny job and takes some seconds, so
+it runs only on request.
 """
 
 from __future__ import annotations

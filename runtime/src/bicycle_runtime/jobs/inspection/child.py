@@ -2,8 +2,8 @@
 
 Run as ``python -m bicycle_runtime.jobs.inspection.child PARALLELISM`` with the bundle on standard
 input; 0 keeps the graph's parallelism. With ``classes`` for that it describes the classes whose
-names, as a JSON list, are on standard input. One JSON object goes to what was standard output at
-the start; whatever user code prints goes to standard error.
+names, as a JSON list, are on standard input. One JSON object goes to the standard output of the
+start; all output of user code goes to standard error.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "copied": _copied_attributes(spec, function),
         "keyed": [_describe_keyed(state) for state in declared_states(function)],
         "has_undeclared": asks_for_states(function) and not declared_states(function),
-        # What a window function saves is gone when its window is.
+        # The state of a window function is removed with its window.
         "has_named": not is_window and saves_named_values(function),
         "window_growth": window_growth(loaded) if is_window else None,
         "has_uid": spec.vertex.uid is not None,

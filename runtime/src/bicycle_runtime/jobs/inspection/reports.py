@@ -1,7 +1,7 @@
 """A report on a job before it starts: guarantee, state, codecs and warnings.
 
 Types and state attributes are known only to the plugin's own code, which this process does not
-load: a child process does, and sends plain data home. What follows from that data is decided here.
+load: a child process does, and sends plain data home. Conclusions from that data are drawn here.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ConnectorReport:
 class AttributeReport:
     """One part of an operator's state. ``codec`` is typed or untyped.
 
-    ``is_fixed`` tells that its constructor sets it and no method changes it.
+    ``is_fixed`` means that its constructor sets it and no method changes it.
     """
 
     name: str
@@ -107,13 +107,12 @@ class StateReport:
     """The state of one operator; ``scope`` is key_groups or subtask.
 
     ``keyed`` are the states whose descriptors are fields of the function's class;
-    ``has_undeclared`` tells that its code asks for states of which none is declared so.
+    ``has_undeclared`` means that its code requests states of which no descriptor is declared so.
     ``copied`` are the attributes that are copied for each record, so that a failed attempt can be
-    undone. ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
-    ``is_of_sdk`` tells that the function is one of the SDK, such as a join. ``mixes`` says what its
-    function sees in an order that depends on where epochs are cut.
-    ``declared`` is what is stored with the state: names, schemas and versions, see
-    ``DeclaredOperator``.
+    undone. ``window_growth`` is the growth of a window's state, see ``WindowGrowth``. ``is_of_sdk``
+    means that the function is one of the SDK, such as a join. ``mixes`` names the input whose order
+    for the function depends on the cuts of epochs. ``declared`` is the metadata stored with the
+    state: names, schemas and versions, see ``DeclaredOperator``.
     """
 
     operator: str
@@ -146,7 +145,7 @@ class ExchangeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnReport:
-    """The answer of an operator, columns or records; ``because`` is the latter's reason."""
+    """The choice of an operator, columns or records; ``because`` explains records."""
 
     operator: str
     because: str | None
@@ -201,7 +200,7 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
         parallelism: Takes the place of every operator's.
 
     Raises:
-        INSPECTION_FAILED: the child process gave no answer.
+        INSPECTION_FAILED: the child process returned nothing.
         BicycleError: the job cannot run: options of connectors, rules of the graph.
     """
     data = _ask(str(parallelism or 0), given=bundle.to_bytes(), plugin=bundle.plugin)
@@ -213,10 +212,10 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
 def class_shapes(names: Collection[str]) -> dict[str, Schema]:
     """Return the schemas of a plugin's classes by name, without missing classes.
 
-    Objects of them lie in state as pickles. The child process imports their modules.
+    Objects of them are in state as pickles. The child process imports their modules.
 
     Raises:
-        INSPECTION_FAILED: the child process gave no answer.
+        INSPECTION_FAILED: the child process returned nothing.
     """
     given = msgspec.json.encode(sorted(names))
     return _ask("classes", given=given, plugin=", ".join(sorted(names)))
@@ -304,7 +303,7 @@ def _state_warnings(state: StateReport) -> list[Warned]:
     if names_classes(state.declared.get("keys", UNTYPED)):
         text = "has keys of a class: renaming or moving the class makes stored keys inaccessible"
         found.append(("class-keys", text))
-    if not state.is_of_sdk:  # How the SDK keeps what a join waits for is no choice of the job's.
+    if not state.is_of_sdk:  # The SDK's storage of a join's rows is no choice of the job's.
         found += _attribute_warnings(state, changing) + _keyed_warnings(state)
     if state.mixes is not None:
         text = (

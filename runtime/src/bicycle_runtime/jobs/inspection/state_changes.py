@@ -1,7 +1,7 @@
 """The effect of new code on sealed state, computed before any start.
 
 The savepoint, or the checkpoint directory, is only read, and a job that runs on it is not touched.
-What the code declares comes from the child process of ``reports``.
+The code's declarations come from the child process of ``reports``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
 
 _REASONS_MAX = 5
-# What an operator is by the states that it has: the worst of them counts.
+# The verdict of an operator from its states: the worst counts.
 _WORST: tuple[Verdict, ...] = ("refused", "dropped", "migrated", "kept", "new")
 
 
@@ -75,7 +75,7 @@ def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> State
     Args:
         origin: The epoch.
         bundle: The job of now.
-        report: What was found in it.
+        report: The report on it.
     """
     manifest = origin.manifest
     reports = {state.operator: state for state in report.states}

@@ -45,7 +45,7 @@ class JobEnvironment:
 
     Args:
         ref: The plugin; its location is the unpacked folder when it has an environment of its own.
-        packed: What workers get; None when they have the plugin by themselves.
+        packed: The packed environment for workers; None when they have the plugin by themselves.
         folder: Where the environment is unpacked on this host; None when it is the command's own.
         platform: Of the plugin's interpreter.
         pack_with: Packs it with further distributions; None where nothing else can be in it.
@@ -95,7 +95,7 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         home: Packed environments are kept in its cache.
 
     Raises:
-        ENVIRONMENT_MISSING: what is named is no virtual environment.
+        ENVIRONMENT_MISSING: the named folder is no virtual environment.
         PLUGIN_NOT_FOUND: no plugin of this name is installed there.
         HANDSHAKE_FAILED: that environment has another Python, or is for another platform.
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.

@@ -23,8 +23,8 @@ class OperatorView:
     """One operator of a chain.
 
     Attributes:
-        description: What its kind does.
-        words: What this one does, as ``Vertex.words`` has them.
+        description: The work of its kind.
+        words: The work of this operator, as in ``Vertex.words``.
     """
 
     id: str
@@ -99,7 +99,7 @@ class GraphView:
     def to_json(self) -> dict[str, Any]:
         """Return plain data; ``stages`` holds the number of tasks of each.
 
-        ``chaining`` is what chaining saves; ``tasks_without_chaining`` is one figure of it.
+        ``chaining`` has the savings of chaining; ``tasks_without_chaining`` is one figure of it.
         """
         saved = round(self.chaining.task_reduction_percent, 1)
         plain = asdict(self)

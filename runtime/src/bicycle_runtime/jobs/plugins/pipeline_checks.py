@@ -36,7 +36,7 @@ def check_in_child(text: str, *, file: str, notation: Notation) -> None:
 
     Raises:
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
-        PIPELINE_INVALID: with what is wrong about it.
+        PIPELINE_INVALID: with its errors.
         PIPELINE_TOO_COSTLY: the check took too much time or memory.
     """
     given = json.dumps({"text": text, "file": file, "notation": notation}).encode()

@@ -91,8 +91,8 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     """Replay an epoch and return the report.
 
     1. Find the epoch, and plan the job as wide as it was then.
-    2. Run it, in the debugger if that is asked for.
-    3. Compare what came out with what was sealed.
+    2. Run it, in the debugger on request.
+    3. Compare the results with the sealed ones.
     """
     storage = open_storage(words["url"])
     # 1. Find the epoch, and plan the job as wide as it was then.
@@ -105,7 +105,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
         storage=storage,
     )
     _require_operator(words["operator"], setup, epoch=record.epoch)
-    # 2. Run it, in the debugger if that is asked for.
+    # 2. Run it, in the debugger on request.
     ends = epoch.sealed.offsets if epoch.sealed is not None else {}
     keys = None if words["key"] is None else keys_meant(words["key"])
     debugger = _debugger(words, record) if words["is_debugged"] else None
@@ -123,7 +123,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     )
     run = partial(replay_epoch, setup, record, epoch.before, ends=ends, settings=settings)
     done: Replayed = run() if debugger is None else debugger.watch(run)
-    # 3. Compare what came out with what was sealed.
+    # 3. Compare the results with the sealed ones.
     return _report(words, epoch, done, bundle=bundle, setup=setup)
 
 
@@ -131,7 +131,7 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     """Return the epoch that is meant.
 
     Raises:
-        EPOCH_NOT_REPLAYABLE: it is not there, or nobody knows how it was run.
+        EPOCH_NOT_REPLAYABLE: it does not exist, or has no record of its run.
     """
     known = history.epochs()
     last = known[-1] if known else 0

@@ -42,11 +42,11 @@ REQUEST_FILE, BUNDLE_FILE, ANSWER_FILE = "request.json", "bundle", "answer.json"
 class ReplayRequest:
     """The epoch to replay, and the options.
 
-    ``job`` and ``checkpoint_dir`` say where; ``epoch`` is a sealed one, or one that failed, which
-    ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` take the place of those that
-    the job was started with. ``key`` is a key as a person writes it; ``operator`` is what is
-    shown, and where the debugger stops with ``is_debugged``. ``shown_count`` bounds what is shown
-    of each sink and state.
+    ``job`` and ``checkpoint_dir`` are its location; ``epoch`` is a sealed one, or one that failed,
+    which ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` replace the ones of the
+    job's start. ``key`` is a key in its written form; ``operator`` is the operator to show, and the
+    place where the debugger stops with ``is_debugged``. ``shown_count`` bounds the output for each
+    sink and state.
     """
 
     job: str | None = None
@@ -68,13 +68,13 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     needs them, and functions may print.
 
     Args:
-        request: What to replay.
+        request: The epoch to replay.
         home: Knows the jobs of this machine.
-        is_quiet: Send what is printed to standard error.
+        is_quiet: Send printed output to standard error.
 
     Raises:
         CHECKPOINT_MISSING: there is no such checkpoint.
-        REPLAY_PLUGIN_UNKNOWN: nobody knows which plugin ran the job.
+        REPLAY_PLUGIN_UNKNOWN: the plugin that ran the job is unknown.
         REPLAY_ENDED: the child ended without a report.
         BicycleError: the epoch cannot be replayed, see ``child``.
     """

@@ -2,7 +2,7 @@
 
 It holds the job's locks, writes its status, and leaves the work to the engine. Bounded input ends
 it, a stop request ends it cleanly, an error ends it with the status FAILED; whatever happens, the
-last sealed epoch is intact and the same command goes on from there.
+last sealed epoch is intact and the same command continues from there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def run_job(
         require_checkpoint(place, last_status(place.folder), is_again=False)
     try:
         with job_locks(place, is_again=is_again):
-            # The submitting process puts its former run back, after reading what went wrong.
+            # The submitting process restores its former run, after reading the error.
             before = None if services.is_detached else PreviousRun.of(place.folder)
             place.folder.write_request(request)
             run = JobRun(request, home, place, services, plugin=plugin, new_executor=new_executor)

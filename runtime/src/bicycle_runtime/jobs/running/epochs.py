@@ -1,8 +1,8 @@
 """The epochs of a run, from recovery to the end of input or a stop.
 
-Between two epochs the job rests as long as the latency that is asked for allows, and answers what
-it was asked: a savepoint, a rescale, a drain, dead letters once more. While a long epoch runs it is
-looked up now and then how far the tasks are.
+Between two epochs the job rests as long as the target latency allows, and carries out requests: a
+savepoint, a rescale, a drain, dead letters once more. While a long epoch runs, the progress of its
+tasks is read now and then.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Epochs:
     def __init__(self, run: JobRun) -> None:
         self._run = run
         self._is_draining = False
-        # What the job does between two epochs when it is asked, by the kind of request.
+        # The handlers of requests between two epochs, by kind.
         self._handlers: dict[str, Handler] = {
             "savepoint": run.savepoints.ask,
             "drain": self._begin_draining,
@@ -76,7 +76,7 @@ class Epochs:
             abort=run.abort,
             late=run.end_late,
         )
-        if stop.is_set:  # It was asked for before anything could be interrupted.
+        if stop.is_set:  # It was requested before anything could be interrupted.
             run.note_stop()
             return JobState.STOPPED
         reading = ReadingWatch(
@@ -205,9 +205,9 @@ def pause_ms(target_ms: int, duration_ms: float) -> int:
     """Return the pause after an epoch, in ms, for results within the target time.
 
     A record that comes when an epoch has just begun is read by the next one, and seen when that one
-    is over: it takes the rest and two epochs. Where epochs are so slow that a third of the time
-    that is asked for passes with one, as on a busy machine, the rest is as long as the epoch: there
-    would be more epochs, and each would cost the same, just where there is least to spend.
+    is over: it takes the rest and two epochs. If epochs are so slow that one takes a third of the
+    target time, as on a busy machine, the rest is as long as the epoch: there would be more epochs,
+    and each would cost the same, just when there is least to spend.
 
     Example:
         >>> pause_ms(500, 30.0), pause_ms(500, 200.0), pause_ms(0, 200.0)
@@ -224,7 +224,7 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 def socket_lines(graph: JobGraph) -> list[str]:
     """Return a line with the command that connects for each socket, sources first.
 
-    A socket on any free port (0) has none here: its port is in the log.
+    A socket on any free port (0) has no line here: its port is in the log.
     """
     return [
         f"{word}: nc {_host(vertex)} {_properties(vertex)['port']}"
@@ -257,7 +257,7 @@ class ReadingWatch:
     Args:
         storage: The job's checkpoint.
         progress: Knows which epoch runs, and shows it.
-        clock: Tells for how long.
+        clock: Measures for how long.
         on_wait: Gets the ms that an epoch waits on purpose, in pieces.
     """
 

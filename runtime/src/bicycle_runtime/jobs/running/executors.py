@@ -31,9 +31,9 @@ class JobExecutor:
     """The runner of a job's tasks. It outlives the loops of epochs, and can be replaced.
 
     Args:
-        make: Makes what runs the tasks, for each start.
-        progress: Is told of Java's process.
-        phases: Are told of a start that was put off.
+        make: Makes the executor, for each start.
+        progress: Gets Java's process.
+        phases: Get a start that was put off.
 
     Attributes:
         is_deferred: The next loop starts the executor only when there is something to run.

@@ -31,7 +31,7 @@ def first_status(
         former: That of the driver in whose place this one was started; None for a new run.
         request: The job.
         place: Where it lives.
-        supervisor: Process id and start time of who starts the driver again; zeros for nobody.
+        supervisor: Process id and start time of the supervisor; zeros without one.
         is_detached: Whether it was submitted.
         now_ms: When a new run begins.
     """

@@ -55,7 +55,7 @@ class JobRun:
     Attributes:
         request: The job; a start with a savepoint and a rescale change it.
         loop: The epoch loop that runs now; None before it has recovered.
-        is_bounded: Whether all input ends, as far as sources have said.
+        is_bounded: Whether all input ends, as far as is known.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Listeners of extensions to a running job: its states, and epoch figures.
 
-Listeners and reporters are called in a thread of their own, one call at a time. So what they do,
-however slow, holds up no epoch; what they raise is told with the extension's name and ends nothing.
+Listeners and reporters are called in a thread of their own, one call at a time. So they hold up no
+epoch, however slow; their errors are logged with the extension's name and end nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OperatorMetrics:
 class EpochMetrics:
     """The figures of one sealed epoch; ``event_count`` is of all epochs of the job.
 
-    ``watermark_ms`` is the least watermark of any operator, None while none is known.
+    ``watermark_ms`` is the least watermark of any operator, None while there is no watermark.
     """
 
     job: str
@@ -125,7 +125,7 @@ class Listeners:
 
     Args:
         job: Name of the job.
-        offers: Those that extensions bring; without any there is no thread.
+        offers: The offers of extensions; without any there is no thread.
     """
 
     def __init__(self, job: str, offers: Iterable[Offer]) -> None:

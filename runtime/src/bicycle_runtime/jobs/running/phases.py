@@ -21,7 +21,7 @@ class Phases:
     """The phase of a job's driver, for its watchdog and for people.
 
     Args:
-        watchdog: Ends what makes no progress.
+        watchdog: Ends phases without progress.
         progress: Shows it.
         options: How long it is waited.
         place: The job.

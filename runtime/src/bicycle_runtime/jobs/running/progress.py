@@ -60,8 +60,8 @@ class Progress:
         folder: Where the status file is; it exists.
         clock: For times and intervals.
         listener: Gets the status after each epoch and while idle; must be quick.
-        hot_key_percent: A key with this share of what an operator gets is told in the log.
-        listeners: Those of extensions.
+        hot_key_percent: A key with this share of an operator's input is logged.
+        listeners: The listeners of extensions.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Progress:
 
     def resume_from(self, manifest: Manifest) -> None:
         """Take over the state of the last sealed epoch."""
-        if self.status.restarts:  # What a driver read last it may have had no time to tell.
+        if self.status.restarts:  # A driver may have ended before it reported its last records.
             self.status.record_count += max(manifest.event_count - self.status.event_count, 0)
         self.status.epoch = manifest.epoch
         self.status.event_count = manifest.event_count
@@ -123,8 +123,8 @@ class Progress:
         """Show a phase of a start while inside.
 
         Args:
-            name: What is done, in a few words.
-            target: What it is done to.
+            name: The work, in a few words.
+            target: The object of the work.
         """
         started = self._clock.monotonic()
         self.status.phase = PhaseStatus(name=name, target=target, started_ms=self._clock.now_ms())
@@ -146,10 +146,10 @@ class Progress:
         Without a phase it is the loading of state, which the first epoch begins with.
 
         Args:
-            target: What it is at.
+            target: The object of the work.
             done: How much of it is done.
             total: How much there is; 0 when that is not known.
-            unit: What is counted.
+            unit: The counted unit.
         """
         now = self._clock.monotonic()
         phase = self.status.phase
@@ -350,7 +350,7 @@ class Progress:
         """Show that the job is alive though nothing happened.
 
         Args:
-            unread: What the sources have left; None when they were not asked.
+            unread: The remaining input of the sources; None when they were not queried.
         """
         self._take_unread(unread)
         self._begin()

@@ -106,7 +106,7 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     stop = run.services.stop
     with contextlib.suppress(StorageError):
         run.lease.require()
-    # Where Spark was there before, what keeps it from starting now may pass.
+    # If Spark was there before, an error that keeps it from starting now may pass.
     is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
     if not is_away and not may_pass(error):
         return True
@@ -135,8 +135,8 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
 def _wait_for_files(run: JobRun, error: BaseException) -> bool:
     """Wait until the driver can open files again; return False on a stop request.
 
-    Leaving the epoch loop closes its connections and files, and those of clients of sockets. The
-    epoch that met the lack was not sealed.
+    Leaving the epoch loop closes its connections and files, and the connections of socket clients.
+    The epoch that met the lack was not sealed.
     """
     log_event(
         _LOG, "open_files_awaited", level=logging.WARNING, job=run.place.job,

@@ -23,11 +23,11 @@ class DoorServices:
     """Clock, random numbers, output for people, and the wish to stop.
 
     ``console`` writes lines of a console sink, ``announce`` one about the job, ``listener`` gets
-    the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
-    process id and start time of who starts the driver again when it dies; a driver that was so
-    started goes on with the ``former`` status. One that ``only_settles`` reads nothing: it
-    publishes what is sealed, and ends. ``worker_log`` gets what workers print; None is standard
-    error.
+    the status after each epoch and while idle, ``stop`` is checked between epochs. ``supervisor``
+    is process id and start time of the process that starts the driver again when it dies; a driver
+    that was so started continues with the ``former`` status. A driver that ``only_settles`` reads
+    nothing: it publishes sealed output, and ends. ``worker_log`` gets the output of workers; None
+    is standard error.
     """
 
     clock: Clock

@@ -1,7 +1,7 @@
 """A version in the shadow of its job, from the fork to its turn.
 
 It takes no lock and no lease of the job, and writes no status. Each shadow works in a place of its
-own below the job's checkpoints, so that one which was killed, and has not noticed, disturbs none.
+own below the job's checkpoints, so that a killed shadow that still runs disturbs no other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def follow_job(
         folder: The job's.
         home: Where that is.
         services: Clock and random numbers.
-        executor: Runs the tasks; it goes on when the shadow is over.
+        executor: Runs the tasks; it continues when the shadow is over.
         is_over: Asked between two epochs.
 
     Raises:

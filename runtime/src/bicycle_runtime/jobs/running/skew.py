@@ -1,7 +1,7 @@
 """The skew of records over keys and subtasks in the last epochs.
 
-Shares of keys come from samples; the older half of what was seen fades, so that they are those of
-now. Both are for people: nothing in the job depends on them.
+Shares of keys come from samples; the older half of the samples fades, so that the shares are
+current. Both are for people: nothing in the job depends on them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bicycle_runtime.operators.metrics import KeySample
 
 __all__ = ["Skew"]
 
-_RECORDS_MIN = 100  # looked at, before anything is said of shares
-_RECORDS_MAX = 4_000  # then what was seen is halved
+_RECORDS_MIN = 100  # samples before any share is reported
+_RECORDS_MAX = 4_000  # then the samples are halved
 _KEYS_MAX = 128
 _SHOWN_MAX = 5
 

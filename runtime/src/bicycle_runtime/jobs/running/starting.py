@@ -63,7 +63,7 @@ def take_over(run: JobRun) -> Iterator[None]:
 
     Raises:
         CHECKPOINT_GONE: the job has run before, and its epochs are no longer there.
-        CHECKPOINT_UNIDENTIFIED: there are epochs without the file that says of which job.
+        CHECKPOINT_UNIDENTIFIED: there are epochs without the file that identifies the job.
         BicycleError: the storage cannot hold checkpoints, or another driver has the lease.
     """
     run.outages.prove(lambda: _prove_storage(run), is_first=run.is_first)
@@ -103,7 +103,7 @@ def extract_job(run: JobRun) -> JobBundle:
     A job that is to begin with another epoch has that in its place afterwards.
     """
     bundle = _extract_beside_java(run)
-    run.plugin.enter()  # Its types say whether the state fits.
+    run.plugin.enter()  # Its types decide whether the state fits.
     with run.phases.copying():
         _take_over_shadow(run)
         run.request = adopt_starting_point(run.request, run.place, bundle, clock=run.services.clock)
@@ -148,21 +148,20 @@ def adopt_starting_point(
     """Put the epoch that a job is to begin with into its place, if it fits the job.
 
     Args:
-        request: What was asked for.
+        request: The request of the run.
         place: The job, whose locks and lease are held.
-        bundle: What is about to run; this process can load its functions.
+        bundle: The bundle of the next run; this process can load its functions.
         clock: Measures whether the job of the epoch still runs.
 
     Returns:
-        The request from now on, which is kept: its next start goes on with the job's own
-        epochs.
+        The request from now on, which is kept: its next start continues with the job's own epochs.
 
     Raises:
-        RESTORE_UNFINISHED: half of another epoch lies there.
+        RESTORE_UNFINISHED: half of another epoch is there.
         STATE_LOST: the job lacks operators or states that the epoch has, and that is not
             allowed; nothing was changed.
         SCHEMA_REFUSED: it cannot read a state of the epoch; nothing was changed.
-        BicycleError: see ``plan_job_setup``, ``open_origin``, ``begin_with`` and what sinks refuse;
+        BicycleError: see ``plan_job_setup``, ``open_origin``, ``begin_with`` and refusals of sinks;
             nothing was changed.
     """
     if request.options.from_ is None:
@@ -238,8 +237,8 @@ def plan_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> J
     """Plan the job and create its connectors; nothing is opened or written.
 
     Args:
-        bundle: What the plugin gave.
-        request: What is to be changed about it.
+        bundle: The plugin's bundle.
+        request: The changes to it.
         place: Where the job is kept.
 
     Raises:

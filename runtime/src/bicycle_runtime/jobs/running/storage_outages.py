@@ -1,8 +1,8 @@
 """Outages of the checkpoint storage, for whose end the driver waits.
 
 Nothing is lost by waiting, since nothing of the epoch that met the outage has happened. The status
-says since when the storage has been silent, and a stop is obeyed meanwhile. What does not pass by
-itself, such as a lack of rights or of space, is no outage.
+has the time since when the storage does not respond, and a stop is obeyed meanwhile. Errors that do
+not pass by themselves, such as a lack of rights or of space, are no outage.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StorageOutages:
         """Return the result of a call, which is repeated after each storage outage.
 
         Raises:
-            StorageUnreachableError: somebody asked to stop meanwhile.
+            StorageUnreachableError: a stop was requested meanwhile.
         """
         while True:
             try:
@@ -82,7 +82,7 @@ class StorageOutages:
         """Wait until the storage answers, looking with growing pauses.
 
         Raises:
-            StorageUnreachableError: somebody asked to stop meanwhile; ``error`` itself.
+            StorageUnreachableError: a stop was requested meanwhile; ``error`` itself.
         """
         self._progress.take_storage(is_away=True)
         log_event(_LOG, "storage_away", level=logging.WARNING, error=error)

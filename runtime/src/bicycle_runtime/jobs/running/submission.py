@@ -1,11 +1,11 @@
 """The program of a driver in the background: of a submitted job, or an ended one.
 
-A job that was ended in the middle may have sealed records that nobody sees yet; a file sink keeps
-them in a part that is still open. A driver without a supervisor closes it: it takes the job over,
-reads nothing, publishes what is sealed, and ends. No Java is needed for that.
+A job that was ended in the middle may have sealed records that are not visible yet; a file sink
+keeps them in a part that is still open. A driver without a supervisor closes it: it takes the job
+over, reads nothing, publishes sealed output, and ends. No Java is needed for that.
 
 A driver may be started ahead of its turn, while another version of the job still runs: it starts
-Spark, and waits until the process that started it says so, or is gone. It may follow the job
+Spark, and waits for a signal from its starter, or for the starter's end. It may follow the job
 meanwhile, as its shadow.
 
 Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER``, and of a supervisor with
@@ -46,11 +46,12 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: The home, the name of the job's folder; of the supervisor the process id and
             start time with a colon between; the number of the start, 0 for the first. Without the
-            last two, what is sealed is published, and nothing is run. One more, written like the
-            supervisor, is who started it ahead of its turn.
+            last two, sealed output is published, and nothing is run. One more, written like the
+            supervisor, is the process that started it ahead of its turn.
 
     Returns:
-        0 when the job ended well, or all is published, 1 when it failed; the status file says why.
+        0 when the job ended well, or all is published, 1 when it failed; the status file has the
+        error.
     """
     home = Home(Path(arguments[0]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
@@ -98,14 +99,14 @@ def run_in_turn(
 ) -> None:  # fmt: skip
     """Start Spark, wait for the turn, and run the request in the folder.
 
-    Where the folder asks for a shadow of the job, it follows the job meanwhile.
+    If the folder requests a shadow of the job, it follows the job meanwhile.
 
     Args:
         executor: The Spark.
         home: Where the job is.
         services: Of the driver.
         folder: The job's.
-        starter: Process id and start time of who says when the turn has come.
+        starter: Process id and start time of the process that signals the turn.
     """
     turn, ready = (path(services.supervisor[0]) for path in (folder.turn_path, folder.ready_path))
 

@@ -35,15 +35,15 @@ class OutputSummary:
 class JobSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
-    ``failures`` has a line for each way in which records failed: how many, where, and an example.
-    ``late_count`` are the late records that operators told of, ``metrics`` what functions counted
-    themselves, by operator, ``warnings`` sentences about what was lost although nobody said that it
-    may be, and about functions that kept the event loop.
+    ``failures`` has a line for each kind of failed records: their number, their location, and an
+    example. ``late_count`` are the late records of operators, ``metrics`` the counters of
+    functions, by operator, ``warnings`` sentences about losses that no option allows, and about
+    functions that blocked the event loop.
 
-    ``waiting`` is what is sealed and not visible: the next start makes it so.
+    ``waiting`` is the sealed but invisible output: the next start makes it visible.
 
-    ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
-    read again by the next start.
+    ``was_aborted`` means that a stop came in the middle of an epoch that took too long; its input
+    is read again by the next start.
     """
 
     id: str
@@ -94,7 +94,7 @@ def summarize(
     duration_ms = (status.ended_ms or 0) - (status.running_ms or status.ended_ms or 0)
     failed = _failed_by_action(setup, status)
     dead_letter_count = failed[ErrorAction.DEAD_LETTER]
-    # It goes on with its own checkpoint, whatever it began with.
+    # It continues with its own checkpoint, whatever it began with.
     command = request.command_words(
         "run", name=place.job, checkpoint_dir=place.checkpoint_dir, from_=None
     )

@@ -1,7 +1,7 @@
 """Timings of epochs, records and operators, and the growth of state.
 
-What is added up once an epoch is made into what people read when the status is written. Shares and
-quantiles of epochs are those of the last epochs, those of records of the whole run.
+Sums of each epoch become readable figures when the status is written. Shares and quantiles of
+epochs are from the last epochs, quantiles of records from the whole run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bicycle_runtime.operators.metrics import Durations
 __all__ = ["Rate", "Timings"]
 
 _EPOCHS_MAX = 100
-_RECENT_MS = 10_000.0  # of the time of tasks; then what was seen is halved
+_RECENT_MS = 10_000.0  # of the time of tasks; then the sums are halved
 _GROWTH_WINDOW_S = 60.0
 _GROWTH_STEP_S = 1.0
 _HELD_WINDOW_S = 60.0
@@ -28,7 +28,7 @@ class Timings:
     """Timings of one run of a driver, beyond counts.
 
     Args:
-        clock: Tells how long the state has grown.
+        clock: Measures how long the state has grown.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -99,7 +99,7 @@ class Rate:
     """An amount per second over the last seconds, such as records.
 
     Args:
-        clock: Tells how long ago it was.
+        clock: Measures how long ago it was.
         window_s: Over so many seconds, or since ``began_s`` if that is less.
         began_s: Since when it is counted, by the clock; None for now.
     """

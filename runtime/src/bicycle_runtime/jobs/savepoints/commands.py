@@ -111,9 +111,9 @@ def create_savepoint(
         job: The job's id.
         name: Name of the savepoint; None makes one of the time.
         to: Directory or URL below which it is made; None is the job's own.
-        clock: Gives the time of day, and measures how long is waited.
+        clock: Returns the time of day, and measures the wait.
         timeout_ms: How long a running job may take.
-        is_hopeless: Tells earlier that a running job is not going to answer.
+        is_hopeless: Returns earlier whether a running job cannot answer any more.
 
     Returns:
         Its ``url``, ``name``, ``job``, ``epoch``, ``created_ms``, ``event_count``, sizes.
@@ -198,7 +198,7 @@ def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dic
     Args:
         storage: The savepoint.
         is_thorough: Read every file and compare checksums, too.
-        now_ms: What its age is counted to.
+        now_ms: The time to which its age is counted.
 
     Raises:
         BicycleError: see ``inspect_savepoint``.
@@ -233,7 +233,7 @@ def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoi
         is_thorough: Read every file and compare checksums, too.
 
     Raises:
-        SavepointMissingError: there is none.
+        SavepointMissingError: there is no savepoint.
         COPY_REFUSED: a file is missing or damaged.
         BicycleError: see ``read_savepoint``.
     """
@@ -256,7 +256,7 @@ def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock
     The job's lock and lease are held meanwhile. See ``begin_with``.
 
     Raises:
-        JobRunningError: the job runs on this machine, or somebody restores it.
+        JobRunningError: the job runs on this machine, or a restore of it is running.
         LeaseHeldError: so it is on another one.
     """
     with _lock(target, job=job, clock=clock):
@@ -282,7 +282,7 @@ def restore_to(
         ``url`` of the job's checkpoints, ``job``, ``epoch``, and ``origin``, the savepoint's URL.
 
     Raises:
-        SAVEPOINT_FOREIGN: it is not known who has made it.
+        SAVEPOINT_FOREIGN: its maker is not known.
         BicycleError: see ``open_origin`` and ``restore_savepoint``.
     """
     target = checkpoint_of(checkpoint_dir, job)
@@ -345,10 +345,10 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
     """Lock the job whose checkpoint is read. Nothing is written there.
 
     Raises:
-        ORIGIN_RUNNING: somebody does.
+        ORIGIN_RUNNING: a process does.
     """
     try:
-        # Where no lock was ever taken, none is made.
+        # If no lock was ever taken, no lock file is made.
         if isinstance(storage, LocalStorage) and storage.exists("lock"):
             lock = FileLock(storage.local_path("lock"), job=job, place=storage.url)
             locks.enter_context(lock)

@@ -1,7 +1,7 @@
 """Paths and names of savepoints, and the description of one.
 
-A job's savepoints lie in ``savepoints/<name>`` of its checkpoint directory, or below a directory or
-URL that somebody names. Nothing is made or read here but the list of what is there.
+A job's savepoints are in ``savepoints/<name>`` of its checkpoint directory, or below a named
+directory or URL. Nothing is made or read here but the list of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def new_savepoint_path(
 
     Args:
         checkpoint: Checkpoint storage of the job.
-        epoch: The epoch, which is part of a name that nobody chose.
+        epoch: The epoch, which is part of a generated name.
         name: The name; None makes one of the time.
         to: Directory or URL for savepoints; None is that of the job.
         now_ms: The time of day.

@@ -1,9 +1,9 @@
 """The driver's half of savepoints: taken between two epochs, copied meanwhile.
 
-Somebody asks, and the driver meets it when nothing is in flight: an epoch without input lets sinks
-close what they hold open, so that the savepoint needs nothing of them. What changes is copied at
-once, the rest in a thread, while the ledger leaves the epoch alone. An error of that epoch is an
-error of the job; one of the copy belongs to the command that asked.
+The driver carries out a request when nothing is in flight: in an epoch without input sinks close
+open output, so that the savepoint needs no files of theirs. Changing files are copied at once, the
+rest in a thread, while the ledger leaves the epoch alone. An error of that epoch is an error of the
+job; an error of the copy belongs to the command that requested it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class RunningSavepoints:
     Args:
         storage: Checkpoint storage of the job.
         job: Its name.
-        clock: Gives the time of day.
-        signer: Gives what signs them, when the first is taken; None signs none.
+        clock: Returns the time of day.
+        signer: Returns the signer, when the first is taken; None signs nothing.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RunningSavepoints:
             Exception: the epoch that closes the outputs failed, as any epoch may.
         """
         while self._asked:
-            # What makes the epoch fail leaves the wish for the loop behind a restart.
+            # After a failed epoch the request remains for the loop behind a restart.
             epoch = loop.close_outputs()
             facts, answer = self._asked.pop(0)
             self._begin(loop, epoch, facts, answer)

@@ -1,8 +1,8 @@
 """Trust in the origin of a job: state may have pickles, which can run any code.
 
 A home signs its savepoints with a key of its own, or with the one of ``--savepoint-key``, which
-several homes may share. What neither is signed so nor lies in the checkpoint directory of a job of
-this home is *foreign*: a start from there has to be told that it is trusted, or loads no pickles.
+several homes may share. A savepoint that is neither signed so nor in the checkpoint directory of a
+job of this home is *foreign*: a start from there needs explicit trust, or loads no pickles.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def require_trust(url: str, home: Home, *, is_trusted: bool, key_file: str | Non
     Args:
         url: The savepoint, or the checkpoint directory.
         home: Of this command.
-        is_trusted: Whether it may be foreign: somebody said so, or no pickles will be loaded.
+        is_trusted: Whether it may be foreign: trust was declared, or no pickles will be loaded.
         key_file: It must be signed with this key; None for any.
 
     Raises:

@@ -1,10 +1,10 @@
 """The restart strategy of a job: when it is started again after a failure.
 
-Functions that raise, lost workers, Spark and drivers are met by starting again; errors of input and
-of options end the job. Each sealed epoch refills the attempts, so that a job which runs for months
-is not ended by the sum of its bad days; only a record on which a function fails again and again
-ends the job, whatever else was sealed meanwhile. What was tried is kept with the job's status, so
-that a driver and its supervisor count the same attempts.
+After exceptions of functions and failures of workers, Spark and drivers the job starts again;
+errors of input and of options end the job. Each sealed epoch refills the attempts, so that a job
+which runs for months is not ended by the sum of its bad days; only a record on which a function
+fails again and again ends the job, whatever else was sealed meanwhile. The attempts are kept with
+the job's status, so that a driver and its supervisor count the same attempts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ __all__ = [
 
 # Met by opening functions again on the same Spark.
 OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
-# Met by starting again: what may pass by itself, or is gone with the epoch that was put aside.
+# Errors that lead to a new start: they may pass by themselves, or end with the epoch that was put
+# aside.
 _RESTARTABLE = (
     *OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
@@ -118,7 +119,7 @@ class Restarts:
     def delay_ms(self, *, epoch: int, place: str | None = None) -> int | None:
         """Return how long to wait before the next start; None when the job has to fail.
 
-        The first restart comes at once: most of what fails is gone by then.
+        The first restart comes at once: most errors have passed by then.
 
         Args:
             epoch: The last sealed epoch; progress since the last failure refills the attempts.
@@ -170,8 +171,8 @@ def add_failure_note(
     """Return the history with one more failure; very long ones lose the oldest.
 
     Args:
-        history: What was noted before.
-        error: What happened.
+        history: The earlier notes.
+        error: The error.
         now_ms: When.
         epoch: The last sealed epoch.
         attempt: How many restarts were used since it.
@@ -205,8 +206,8 @@ def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: i
     connection. An exception of a library must come from the same record as before.
 
     Args:
-        error: What happened.
-        history: What was noted before.
+        error: The error.
+        history: The earlier notes.
         epoch: The last sealed epoch.
     """
     if error.code == RECORD_UNDECODABLE.code:

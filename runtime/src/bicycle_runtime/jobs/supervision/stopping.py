@@ -70,7 +70,7 @@ class StopRequest:
 
         Args:
             timeout_s: Before this time is over the process ends, whatever it does.
-            on_request: Called once when somebody asks.
+            on_request: Called once at the request.
             abort: Called some time before the end; must make the running epoch fail.
             late: Called when the process is about to be ended by force; not waited for for long.
         """
@@ -146,7 +146,7 @@ class StopRequest:
         ]
 
     def _end_late(self) -> None:
-        # In a thread, as it may wait for what the main thread holds.
+        # In a thread, as it may wait for a lock of the main thread.
         last_word = threading.Thread(target=self._late, name="last-word", daemon=True)
         last_word.start()
         last_word.join(_LAST_WORD_S)

@@ -1,9 +1,9 @@
 """The small process that supervises a submitted job's driver and restarts it.
 
-A driver that fails says so and is left alone. One that dies without a last word (killed, out of
-memory, a crash in a library) is started again as the job's restart strategy says, and goes on after
-the last sealed epoch. When this process itself dies, the driver goes on; nobody starts it again
-then, which its status tells.
+A driver that fails reports it and is left alone. A driver that dies without a last status (killed,
+out of memory, a crash in a library) is started again by the job's restart strategy, and continues
+after the last sealed epoch. When this process itself dies, the driver continues without a
+supervisor, which its status shows.
 
 Run as ``python -m bicycle_runtime.jobs.supervision.supervisor HOME JOB [STARTER]``.
 """
@@ -112,8 +112,8 @@ class Supervisor:
         """Return how long to wait before the next start, or None.
 
         1. A driver with a last word, or one whose place another has taken, is left alone.
-        2. One that never ran has no strategy yet; the submitting command is told.
-        3. Otherwise the strategy decides, and the status says what it decided.
+        2. A driver that never ran has no strategy yet; the submitting command gets the error.
+        3. Otherwise the strategy decides, and the status shows the decision.
         """
         status = self._folder.status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
@@ -121,10 +121,10 @@ class Supervisor:
         self._pids.add(driver.pid)
         if status is None or status.pid not in self._pids or status.state.is_final:
             return None
-        # 2. One that never ran has no strategy yet; the submitting command is told.
+        # 2. A driver that never ran has no strategy yet; the submitting command gets the error.
         if status.running_ms is None:
             return None
-        # 3. Otherwise the strategy decides, and the status says what it decided.
+        # 3. Otherwise the strategy decides, and the status shows the decision.
         restarts = Restarts.planned(status.restart_plan, source=self._source)
         restarts.resume(status.restarts)
         error = _death(status, code, pid=driver.pid)
@@ -185,12 +185,12 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: The home, the name of the job's folder; process id and start time, with a colon
-            between, of who starts the first driver ahead of its turn.
+            between, of the process that starts the first driver ahead of its turn.
 
     Returns:
         The exit code of the last driver.
     """
-    # Blocked here and in what is started from here; a driver takes the block away.
+    # Blocked here and in processes started here; a driver unblocks them.
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     folder = Home(Path(arguments[0])).folder(arguments[1])
     configure(sys.stderr, as_json=folder.read_request().logs_json, job=folder.id)

@@ -1,10 +1,10 @@
 """Ending an attempt that makes no progress, so that no job hangs in silence.
 
-The thread that drives a job says which phase it is in, and each bit of progress. When there was
-none for the time of the phase, the attempt is ended in steps, each harder than the one before: let
-go of what can be let go of (Spark is killed), call the main thread back from whatever it waits for,
-end the process. What happened is one error, which names the phase and what it was at; the restart
-strategy then decides.
+The thread that drives a job reports its phase, and each bit of progress. When there was no progress
+for the time of the phase, the attempt is ended in steps, each harder than the one before: release
+the resources that it may wait for (Spark is killed), call the main thread back from its wait, end
+the process. The result is one error, which names the phase and its target; the restart strategy
+then decides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Watchdog:
     """Watches one driver. Use it as a context manager, in the main thread.
 
     Args:
-        steps: What is done about a stall.
+        steps: The steps after a stall.
         clock: Measures.
         job: Job id, for errors and logs.
         patience_s: How long each step has before the next.
@@ -93,7 +93,7 @@ class Watchdog:
 
         Args:
             name: The phase, in a word or two.
-            target: What it is at: a job, an epoch, a source.
+            target: Its object: a job, an epoch, a source.
             timeout_ms: So long it may be without progress; 0 forever.
 
         Raises:
@@ -103,7 +103,7 @@ class Watchdog:
         self._enter((name, target), timeout_ms / 1_000)
         try:
             yield
-            if (stalled := self.take()) is not None:  # What it needs may have been killed.
+            if (stalled := self.take()) is not None:  # Its resources may have been killed.
                 raise stalled
         except StalledError:
             raise
@@ -118,7 +118,7 @@ class Watchdog:
         """Take note of progress. From any thread.
 
         Args:
-            timeout_ms: How long what is done now may be without progress; None as before.
+            timeout_ms: How long the current work may be without progress; None as before.
         """
         with self._changed:
             self._since = self._clock.monotonic()
@@ -168,7 +168,7 @@ class Watchdog:
     def _end_attempt(self, phase: tuple[str, str]) -> None:
         """End the attempt; called and left with the lock, which is free while a step runs.
 
-        1. Let go of what the main thread may wait for.
+        1. Release the resources that the main thread may wait for.
         2. Call the main thread back from whatever else it waits for.
         3. End the process.
         """
@@ -177,7 +177,7 @@ class Watchdog:
             waited_ms=round(self._timeout_s * 1_000),
         )  # fmt: skip
         log_event(_LOG, "stalled", level=logging.WARNING, job=self._job, error=stalled)
-        # 1. Let go of what the main thread may wait for.
+        # 1. Release the resources that the main thread may wait for.
         self._run_unlocked(self._steps.let_go)
         if self._is_over(stalled):
             return

@@ -38,7 +38,7 @@ class Following:
     Args:
         home: Where the job is.
         job: Its id.
-        wanted: The job with the version, as ``JobRequest.to_json`` gives it.
+        wanted: The job with the version, in the form of ``JobRequest.to_json``.
         clock: Measures how long is waited.
         prepare: Starts a process for the version beside the job.
     """
@@ -57,7 +57,7 @@ class Following:
         """Wait until the version has caught up and followed some epochs, or for a time.
 
         Raises:
-            SHADOW_LEFT_BEHIND: it does not catch up in time, or somebody has ended the job.
+            SHADOW_LEFT_BEHIND: it does not catch up in time, or the job has ended.
             BicycleError: why it failed.
         """
         begun = self._clock.monotonic()
@@ -98,7 +98,8 @@ class Following:
     def forget(self) -> None:
         """Remove the files of the version in the shadow, which must not be running.
 
-        What a storage does not let go now goes with the next upgrade: nobody reads it.
+        Files that a storage does not remove now are removed by the next upgrade: they have no
+        reader.
         """
         folder = self._home.folder(self._job)
         forget_shadow(folder)

@@ -1,13 +1,13 @@
 """The upgrade of a job to another version, and the way back if it fails.
 
-*Stop-and-go* stops the job and starts the version behind it. *Blue-green* lets the version follow
-the job first, as its shadow: it makes state of its own, and nobody sees its output. It is taken
-only when it has proved itself, and then begins where the job has stopped.
+*Stop-and-go* stops the job and starts the version behind it. *Blue-green* makes the version follow
+the job first, as its shadow: it makes state of its own, and its output is not visible. It is taken
+only when it has proved itself, and then begins at the end of the job.
 
 Each step is noted in ``upgrade.json`` in the job's folder before it begins, and may be done again:
-an upgrade that is met once more after a crash, at any point, goes on at the noted step. Both
-versions work on one checkpoint directory, each behind what the other has sealed, so that nothing is
-read or published twice, on the way back neither.
+an upgrade that is found again after a crash, at any point, continues at the noted step. Both
+versions work on one checkpoint directory, each behind the epochs that the other has sealed, so that
+nothing is read or published twice, also on the way back.
 """
 
 from __future__ import annotations
@@ -120,18 +120,18 @@ def upgrade_job(
     2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
     3. Follow, in blue-green only: the new version runs in the shadow of the former one until it
        has caught up and proved itself; if it fails, nothing has happened.
-    4. Stop: the former version seals and publishes a last epoch, once what takes long of the
-       start of the new one is done.
-    5. Start: the new one goes on behind it.
+    4. Stop: the former version seals and publishes a last epoch, once the slow part of the new
+       one's start is done.
+    5. Start: the new one continues behind it.
     6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
-       goes on behind what the new one has sealed.
+       continues behind the epochs of the new one.
 
     Args:
         home: Where the job is.
         job: Its id.
         wanted: The job with the new version.
         options: How long it is watched, and whether there is a savepoint.
-        token: Tells this upgrade from others. With the one that was noted it goes on.
+        token: Identifies this upgrade. With the noted token it continues.
         clock: Measures how long is waited.
         start: Starts a job and waits until it runs, as ``submit`` does.
         prepare: Begins such a start beside the job that runs; None: all of it falls into the gap,
@@ -146,7 +146,7 @@ def upgrade_job(
     Raises:
         UPGRADE_UNDERWAY: another upgrade of the job is not over.
         STATE_WOULD_BE_LOST: the version does not fit the state; the job runs on.
-        BLUE_GREEN_REFUSED: the version does not read what the job reads; the job runs on.
+        BLUE_GREEN_REFUSED: the version does not read the input of the job; the job runs on.
         SHADOW_FAILED: it did not get through following the job, of which nothing was changed.
         UPGRADE_FAILED: it failed, and the former one runs again.
         UPGRADE_STUCK: it failed, and the former one cannot run either.
@@ -266,7 +266,7 @@ class _Upgrade:
         #    it has caught up and proved itself; if it fails, nothing has happened.
         note, options = self._note, self._options
         if note.step == "stop" and not job_status(self._home, self._job).state.is_final:
-            self._to("follow")  # Its process has ended with the one that was to stop the job.
+            self._to("follow")  # Its process has ended while it had to stop the job.
         if note.step == "follow":
             following.prove(
                 epochs=options.epochs, watch_ms=options.watch_ms, catch_up_ms=options.catch_up_ms
@@ -276,9 +276,9 @@ class _Upgrade:
     def _go_on(self) -> None:
         note = self._note
         if note.step == "stop":
-            # 4. Stop: the former version seals and publishes a last epoch, once what takes long of
-            #    the start of the new one is done.
-            #    A job that hangs has used a part of its time, and is stopped at once.
+            # 4. Stop: the former version seals and publishes a last epoch, once the slow part of
+            # the new one's start is done. A job that hangs has used a part of its time, and is
+            # stopped at once.
             if self._following is None and self._prepare is not None and not self._is_hung:
                 self._ahead = self._prepare()
                 self._ahead.wait()
@@ -292,11 +292,11 @@ class _Upgrade:
                 self._ahead = self._following.ahead
             self._to("start")
         if note.step == "start":
-            # 5. Start: the new one goes on behind it.
+            # 5. Start: the new one continues behind it.
             self._begin(JobRequest.from_json(note.wanted), is_trial=True)
             self._to("watch")
         # 6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
-        #    goes on behind what the new one has sealed.
+        # continues behind the epochs of the new one.
         self._watch()
 
     def _begin(self, request: JobRequest, *, is_trial: bool) -> None:
@@ -334,7 +334,7 @@ class _Upgrade:
             return is_proved or self._clock.monotonic() >= deadline
 
         found = self._until(has_stayed)
-        if not found.has_begun and not found.state.is_final:  # Somebody may have ended the job.
+        if not found.has_begun and not found.state.is_final:  # It may have been ended by others.
             raise self._failure("it has not reached RUNNING")
 
     def _require_well(self, status: JobStatus) -> None:
@@ -450,7 +450,7 @@ def plan_upgrade(
         wanted: The job with that version.
         checkpoint: Path or URL of the job's checkpoints.
         job: The job's id, for errors.
-        is_followed: Whether the version has to follow the job before it goes on.
+        is_followed: Whether the version has to follow the job before it continues.
 
     Returns:
         ``changes`` as ``bicycle plan --from`` has them, ``operators`` (the uids of the version),
@@ -459,7 +459,7 @@ def plan_upgrade(
     Raises:
         STATE_WOULD_BE_LOST: state is refused, or lost and that is not allowed.
         BLUE_GREEN_REFUSED: the version cannot follow the job.
-        UPGRADE_NOT_PLANNED: the child process gave no answer.
+        UPGRADE_NOT_PLANNED: the child process returned nothing.
         BicycleError: the version cannot be loaded or built, or it breaks a rule.
     """
     given = json.dumps(
