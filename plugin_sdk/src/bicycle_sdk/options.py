@@ -20,7 +20,8 @@ _METADATA = "bicycle_option"
 class Declaration:
     """The declaration at a field, beside its type and its default.
 
-    ``call`` is the method of a builder that sets the option, where there is one.
+    ``call`` is the method of a builder that sets the option, where there is one. ``aliases`` are
+    earlier names of the option that are still accepted.
     """
 
     doc: str
@@ -28,6 +29,7 @@ class Declaration:
     high: float | None = None
     choices: tuple[Any, ...] = ()
     call: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 def option(
@@ -38,6 +40,7 @@ def option(
     high: float | None = None,
     choices: tuple[Any, ...] = (),
     call: str = "",
+    aliases: tuple[str, ...] = (),
 ) -> Any:
     """Declare a dataclass field as an option.
 
@@ -49,6 +52,7 @@ def option(
         high: Greatest accepted number.
         choices: The accepted values; by default the values of a ``Literal`` or ``Enum`` annotation.
         call: The method of a builder that sets it.
+        aliases: Earlier names of the option that are still accepted.
 
     Example:
         >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ def option(
         >>> declaration(dataclasses.fields(Retention)[0]).low
         1000
     """
-    declared = Declaration(doc=doc, low=low, high=high, choices=choices, call=call)
+    declared = Declaration(doc=doc, low=low, high=high, choices=choices, call=call, aliases=aliases)
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_METADATA: declared})
     return dataclasses.field(default=default, metadata={_METADATA: declared})

@@ -147,7 +147,7 @@ def filled(path, ask, *, job, owner, kind="stop"):
     words = {
         "job_id": job, "job": job, "kind": kind, "digest": DIGEST[owner], "owner": owner,
         "operation_id": str(numbers["waits"]), "number": str(numbers["waits"]),
-        "savepoint": f"{owner}-savepoint", "operator": f"{owner}-operator", "state": "s",
+        "name": f"{owner}-savepoint", "operator": f"{owner}-operator", "state": "s",
         "letter": "1",
     }  # fmt: skip
     return re.sub(r"\{(\w+)(:int)?\}", lambda each: words[each[1]], path)

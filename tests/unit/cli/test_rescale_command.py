@@ -2,13 +2,13 @@
 
 import pytest
 
-from bicycle_runtime.cli import access
 from bicycle_runtime.engine.errors import (
     RESCALE_FAILED,
     WIDTH_OPERATOR_UNKNOWN,
     WIDTH_REFUSED,
 )
 from bicycle_runtime.engine.loop.rescaling import Rescaled
+from bicycle_runtime.jobs.operations import rescale
 from bicycle_runtime.jobs.status import OperatorStatus
 
 DONE = Rescaled(
@@ -30,8 +30,8 @@ def asked(monkeypatch):
     """Answers in place of a job; what it holds is raised or returned."""
     calls = []
 
-    def ask(_home, job, options, operators, **_):
-        calls.append((job, options.parallelism, options.timeout_ms, dict(operators)))
+    def ask(_home, job, options, **_):
+        calls.append((job, options.parallelism, options.timeout_ms, options.operators or {}))
         if isinstance(asked.answer, Exception):
             raise asked.answer
         return asked.answer
@@ -40,7 +40,7 @@ def asked(monkeypatch):
         return calls
 
     asked.answer = DONE
-    monkeypatch.setattr(access, "ask_for_rescale", ask)
+    monkeypatch.setattr(rescale, "ask_for_rescale", ask)
     return asked
 
 
@@ -48,11 +48,9 @@ def test_the_answer_says_where_it_happened_and_what_has_changed(shell, asked):
     done = shell.run("rescale", "shop", "--parallelism", "4", "--operator", "count=8")
 
     assert asked() == [("shop", 4, 120_000, {"count": 8})]
-    lines = done.stdout.splitlines()
-    assert lines[0] == "shop: rescaled in epoch 43, paused for 412 ms, state 37.2 KiB"
-    assert [line.split() for line in lines[1:]] == [
-        ["OPERATOR", "BEFORE", "NOW"],
-        ["count", "2", "8"],
+    assert done.stdout.splitlines() == [
+        "shop: rescaled in epoch 43, paused for 412 ms, state 37.2 KiB",
+        "  count: 2 -> 8",
     ]
 
 
@@ -62,11 +60,18 @@ def test_the_parallelism_may_follow_the_job(shell, asked):
     assert asked() == [("shop", 4, 120_000, {}), ("shop", 4, 120_000, {"count": 8})]
 
 
-@pytest.mark.parametrize("words", [["0"], ["two"], ["2", "--parallelism", "4"]])
-def test_a_parallelism_behind_the_job_that_is_wrong_is_refused(shell, asked, words):
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["0"], (4, "BIC-1101")),
+        (["two"], (4, "BIC-1101")),
+        (["2", "--parallelism", "4"], (2, "BIC-2001")),
+    ],
+)
+def test_a_parallelism_behind_the_job_that_is_wrong_is_refused(shell, asked, words, expected):
     code, error = shell.error("rescale", "shop", *words)
 
-    assert (code, error["code"]) == (2, "BIC-2001")
+    assert (code, error["code"]) == expected
     assert asked() == []
 
 
@@ -96,10 +101,10 @@ def test_a_refusal_is_an_exit_code(shell, asked, error, exit_code):
 @pytest.mark.parametrize(
     ("words", "exit_code", "code"),
     [
-        ((), 2, "BIC-2001"),
+        ((), 4, "BIC-1100"),
         (("--operator", "count"), 2, "BIC-2001"),
-        (("--operator", "count=many"), 2, "BIC-2001"),
-        (("--operator", "count=0"), 2, "BIC-2001"),
+        (("--operator", "count=many"), 4, "BIC-1101"),
+        (("--operator", "count=0"), 4, "BIC-1101"),
         (("--operator", "a=1", "--operator", "a=2"), 2, "BIC-2001"),
         (("--parallelism", "0"), 4, "BIC-1101"),
         (("--parallelism", "2"), 2, "BIC-1902"),

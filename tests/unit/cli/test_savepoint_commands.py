@@ -135,9 +135,9 @@ def test_stopping_takes_a_savepoint_behind_the_end(site, harness):
     assert "savepoint of epoch 1" in site.run("stop", "shop", "--savepoint").stdout
 
 
-def test_a_name_without_a_savepoint_is_a_wrong_command_line(site):
-    assert site.run("stop", "shop", "--name", "last").exit_code == 2
-    assert site.run("savepoint", "create", "shop", "--timeout", "soon").exit_code == 2
+def test_a_name_without_a_savepoint_is_refused(site):
+    assert site.error("stop", "shop", "--name", "last")[1]["code"] == "BIC-1100"
+    assert site.error("savepoint", "create", "shop", "--timeout", "soon")[1]["code"] == "BIC-1101"
 
 
 def test_draining_leaves_a_job_alone_that_has_ended(site):

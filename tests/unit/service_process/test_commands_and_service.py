@@ -89,11 +89,12 @@ def test_a_command_answers_the_same_object_with_a_service_and_without(commands, 
 
 
 @pytest.mark.parametrize("words", [["drain"], ["stop", "--drain"]], ids=" ".join)
-def test_a_drain_is_asked_of_the_service_as_one(commands, words):
+def test_a_drain_is_one_operation_of_the_service(commands, words):
     done = commands.run(*words, "job", by_service=True)
 
     [asked] = commands.served.get("/api/v1/operations?limit=1")["items"]
-    assert (done.exit_code, asked["kind"], asked["state"]) == (0, "drain", "done")
+    assert (done.exit_code, asked["kind"], asked["state"]) == (0, words[0], "done")
+    assert asked["facts"].get("drain") is (True if words[1:] else None)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_letters_are_replayed_by_request_and_by_form(tmp_path):
         asks = f"/jobs/job/actions/replay_letters?letter={quote(newest)}"
         question = served.ask("GET", asks)[2].decode()
         sent = served.ask(
-            "POST", "/jobs/job/actions/replay_letters", f"letter={quote(newest)}".encode(),
+            "POST", "/jobs/job/actions/replay_letters", f"letters={quote(newest)}".encode(),
             content_type="application/x-www-form-urlencoded", origin=served.url,
         )  # fmt: skip
         until(lambda: served.get(path)["items"][0]["replayed_epoch"], "the first")

@@ -10,12 +10,13 @@ from typing import Any
 
 from bicycle_runtime.api import shapes
 from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quotas, service, state
+from bicycle_runtime.api.operation_bodies import body_of
 from bicycle_runtime.api.route import TEXT, Route, Shape
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.jobs.control.topology import Topology
+from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.service.operations import kinds
-from bicycle_runtime.service.operations.savepoints import RestoreFacts
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
@@ -119,26 +120,33 @@ def _looking(path: str, summary: str, handler: Any, answer: Any, **more: Any) ->
     )  # fmt: skip
 
 
-def _acting(path: str, summary: str, kind: str, *, method: str = "POST") -> Route:
-    return Route(
-        method=method, path=_JOB + path, summary=summary, handler=acting.asking(kind),
-        answer=Operation, code=202, role=Role.OPERATOR, takes_key=True,
-        body=kinds.KINDS[kind].facts if method == "POST" else None,
-        errors=(400, 404, 409, 413, 415, 422, 429) if method == "POST" else (404, 409, 422, 429),
-    )  # fmt: skip
+def _operations() -> tuple[Route, ...]:
+    """Return the routes of the operations, one for each that has a path."""
+    return tuple(_operation(kind) for kind in kinds.KINDS.values() if kind.path)
+
+
+def _operation(kind: OperationKind, **changed: Any) -> Route:
+    has_body = kind.method == "POST"
+    conflicts = (409, 422, 429)
+    facts: dict[str, Any] = {
+        "method": kind.method, "path": kind.path, "summary": kind.summary,
+        "handler": acting.asking(kind), "answer": Operation, "code": 202, "role": Role.OPERATOR,
+        "takes_key": True, "body": body_of(kind) if has_body else None,
+        "errors": (400, 404, 409, 413, 415, 422, 429) if has_body else (404, *conflicts),
+    }  # fmt: skip
+    return Route(**{**facts, **changed})
 
 
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/jobs", summary="List jobs, with filters, sorting and pages.",
           handler=jobs.jobs, query=JobQueryWords, answer=shapes.JobList, errors=(304,)),
-    Route(method="POST", path="/jobs", summary="Start a job from a plugin or a pipeline.",
-          handler=acting.submit, body=kinds.SubmitFacts, answer=Operation, code=202,
-          role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     _looking("", "Show one job with its complete status.", jobs.job,
              shapes.JobDetail),
     Route(method="GET", path="/statuses", summary="List jobs with their complete status.",
           handler=jobs.statuses, answer=shapes.StatusList),
-    _acting("", "Cancel a job, like POST …/cancel.", "cancel", method="DELETE"),
+    _operation(
+        kinds.KINDS["cancel"], method="DELETE", path=_JOB, body=None, errors=(404, 409, 422, 429)
+    ),
     _looking("/status", "Read the current status that the driver reports.", jobs.status,
              shapes.StatusAnswer),
     _looking("/metrics", "Read the metrics of a job.", jobs.metrics, shapes.MetricList),
@@ -152,12 +160,8 @@ ROUTES: tuple[Route, ...] = (
              shapes.EpochList, query=EpochQuery, errors=(422, 503)),
     _looking("/savepoints", "List the savepoints of a job.",
              jobs.savepoints, shapes.SavepointList, errors=(422, 503)),
-    _looking("/savepoints/{savepoint}", "Show the contents of a savepoint.", jobs.savepoint,
+    _looking("/savepoints/{name}", "Show the contents of a savepoint.", jobs.savepoint,
              shapes.SavepointReport, query=SavepointQuery, errors=(409, 422, 503)),
-    Route(method="DELETE", path=f"{_JOB}/savepoints/{{savepoint}}",
-          summary="Delete a savepoint. Jobs that started from it keep their copies.",
-          handler=acting.delete_savepoint, answer=Operation, code=202, role=Role.OPERATOR,
-          takes_key=True, errors=(404, 409, 422, 429)),
     _looking("/exceptions", "List the errors of a job, one entry per kind.", jobs.exceptions,
              shapes.ExceptionList),
     _looking("/dead-letters", "List the dead letters of a job.", dead_letters.letters,
@@ -187,21 +191,7 @@ ROUTES: tuple[Route, ...] = (
              errors=(409, 422, 429, 503)),
     _looking("/operations", "List the operations of a job.", acting.job_operations,
              shapes.OperationList, query=LimitQuery),
-    _acting("/stop", "Stop a job after the current epoch.", "stop"),
-    _acting("/drain", "End a job as if its input had ended.", "drain"),
-    _acting("/dismiss", "Dismiss the problems of a job until a new one occurs.",
-            "dismiss"),
-    _acting("/resume", "Start a job that has ended again, with its last options.", "resume"),
-    _acting("/cancel", "Cancel a job at once. Its next start reads unsealed input again.",
-            "cancel"),
-    _acting("/savepoints", "Take a savepoint of a job.", "savepoint"),
-    _acting("/suspend", "Stop a job and take a savepoint of its last epoch.", "suspend"),
-    _acting("/rescale", "Change the parallelism of a running job.", "rescale"),
-    _acting("/dead-letters/replay", "Replay dead letters.",
-            "replay_letters"),
-    _acting("/upgrade", "Upgrade a job to another version of its plugin.", "upgrade"),
-    _acting("/upgrade/plan", "Compare another version with the last epoch, without a change.",
-            "plan_upgrade"),
+    *_operations(),
     Route(method="GET", path="/operations", summary="List the operations of all jobs.",
           handler=acting.operations, query=LimitQuery, answer=shapes.OperationList),
     Route(method="GET", path="/operations/{operation_id:int}",
@@ -245,10 +235,6 @@ ROUTES: tuple[Route, ...] = (
           answer=shapes.MetricsHistory),
     Route(method="GET", path="/savepoints", summary="List the savepoints of all jobs.",
           handler=jobs.all_savepoints, answer=shapes.SavepointList, errors=(422, 503)),
-    Route(method="POST", path="/savepoints/restore",
-          summary="Restore a savepoint to an empty checkpoint directory.",
-          handler=acting.restore, body=RestoreFacts, answer=Operation, code=202,
-          role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     Route(method="GET", path="/audit", summary="Read the audit log.",
           handler=service.audit, query=AfterQuery, answer=shapes.AuditList,
           role=Role.ADMIN),

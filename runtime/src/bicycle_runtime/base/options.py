@@ -46,11 +46,22 @@ class OptionInfo:
     choices: tuple[Any, ...]
     unit: str
     doc: str
+    aliases: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
         """The command-line flag; a word of Python has a ``_`` behind it as a name only."""
         return "--" + self.name.rstrip("_").replace("_", "-")
+
+    @property
+    def label(self) -> str:
+        """The label of a form's field: the first part of the doc."""
+        return self.doc.partition(".")[0].partition(";")[0]
+
+    @property
+    def default_text(self) -> str:
+        """The default in the words of the doc; empty without such words."""
+        return self.doc.partition("Default: ")[2].rstrip(".")
 
     @property
     def expected(self) -> str:
@@ -59,6 +70,16 @@ class OptionInfo:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
         unit = {"ms": " of milliseconds (or '30s', '5m')", "bytes": " of bytes (or '64MiB')"}
         return f"{self.type_name}{unit.get(self.unit, '')}{self._bounds}"
+
+    @property
+    def is_list(self) -> bool:
+        """True for an option that is a list."""
+        return self.type_name.startswith("list of ")
+
+    @property
+    def is_map(self) -> bool:
+        """True for an option that is a map."""
+        return self.type_name.startswith("map of ")
 
     @property
     def _bounds(self) -> str:
@@ -107,6 +128,8 @@ def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
         OptionError: a value cannot be read, or is not accepted.
     """
     infos = {info.name: info for info in describe(cls)}
+    newer = {alias: info.name for info in infos.values() for alias in info.aliases}
+    values = {newer.get(name, name): value for name, value in values.items()}
     _refuse_unknown(cls, infos, values)
     hints = typing.get_type_hints(cls)
     parsed = {name: _parse(cls, infos[name], hints[name], value) for name, value in values.items()}
@@ -150,6 +173,7 @@ def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> Op
         choices=declared.choices or _choices(inner),
         unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
         doc=declared.doc,
+        aliases=declared.aliases,
     )
 
 
@@ -176,6 +200,8 @@ def _type_name(hint: Any) -> str:
         return f"list of {_type_name(typing.get_args(hint)[0])}"
     if typing.get_origin(hint) is Literal:
         return "word"
+    if typing.get_origin(hint) is dict:
+        return f"map of names to {_type_name(typing.get_args(hint)[1])}"
     names = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
     return names.get(hint) or ("word" if _choices(hint) else str(getattr(hint, "__name__", hint)))
 
@@ -195,11 +221,8 @@ def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
 
 def _parse_as(hint: Any, unit: str, value: Any) -> Any:
     """Return ``value`` as the type ``hint``; raise ValueError if it cannot be parsed."""
-    if typing.get_origin(hint) is tuple:
-        items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-        return tuple(
-            _parse_as(typing.get_args(hint)[0], unit, item) for item in items if item != ""
-        )
+    if typing.get_origin(hint) in (tuple, dict):
+        return _parse_items(hint, unit, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return value if isinstance(value, hint) else hint(value)
     if hint is Path and isinstance(value, str):
@@ -209,6 +232,25 @@ def _parse_as(hint: Any, unit: str, value: Any) -> Any:
     if hint is float and type(value) is int:
         return float(value)
     return value
+
+
+def _parse_items(hint: Any, unit: str, value: Any) -> Any:
+    """Return a list or a map; as a text its items are separated by commas."""
+    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)[0]
+        return tuple(_parse_as(inner, unit, item) for item in items if item != "")
+    inner = typing.get_args(hint)[1]
+    pairs = map(_pair, items) if isinstance(value, str) else dict(value).items()
+    return {str(name): _parse_as(inner, unit, each) for name, each in pairs}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Return the name and the value of ``name=value``."""
+    name, equals, value = text.partition("=")
+    if not (name.strip() and equals):
+        raise ValueError(text)
+    return name.strip(), value
 
 
 def _parse_text(hint: Any, unit: str, text: str) -> Any:
@@ -228,6 +270,11 @@ def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
     if typing.get_origin(hint) is tuple:
         item_hint = typing.get_args(hint)[0]
         return isinstance(value, tuple) and all(_is_accepted(info, item_hint, v) for v in value)
+    if typing.get_origin(hint) is dict:
+        items = value.values() if isinstance(value, dict) else ()
+        return isinstance(value, dict) and all(
+            _is_accepted(info, typing.get_args(hint)[1], each) for each in items
+        )
     if isinstance(hint, type) and not _is_instance(value, hint):
         return False
     plain = value.value if isinstance(value, Enum) else value

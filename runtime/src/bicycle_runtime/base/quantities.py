@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["amount", "parse_duration_ms", "parse_size_bytes"]
+__all__ = ["amount", "byte_text", "parse_duration_ms", "parse_size_bytes"]
 
 _DURATIONS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {
@@ -23,6 +23,7 @@ _SIZES = {
     "gib": 1 << 30,
     "tib": 1 << 40,
 }
+_KIB = 1024
 _QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([A-Za-z]*)")
 
 
@@ -80,3 +81,19 @@ def amount(count: int, noun: str) -> str:
         ('1 record', '1,200 records')
     """
     return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def byte_text(size: float) -> str:
+    """Return a size in a unit that fits.
+
+    Example:
+        >>> byte_text(512), byte_text(3 << 20)
+        ('512 B', '3.0 MiB')
+    """
+    if size < _KIB:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= _KIB
+        if size < _KIB:
+            return f"{size:.1f} {unit}"
+    return f"{size / _KIB:.1f} TiB"

@@ -8,10 +8,12 @@ nobody is locked out of files that are his own. Both ways answer the same object
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,20 +32,11 @@ from bicycle_runtime.cli.parameters import (
 )
 from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.cli.uploading import job_facts
-from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
-from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
-from bicycle_runtime.jobs.control.letter_replay import (
-    LetterReplay,
-    LetterReplayOptions,
-    ask_for_replay,
-    chosen_letters,
-)
-from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
-from bicycle_runtime.jobs.control.submitting import resume_job
 from bicycle_runtime.jobs.control.topology import Topology, job_node, topology_of
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.address import read_address
@@ -52,7 +45,14 @@ from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.fleet import FleetView, view_of
 from bicycle_runtime.service.watching.workers import worker_rows
 
-__all__ = ["JobAccess", "reached_jobs", "reached_service", "remote_start", "service_options"]
+__all__ = [
+    "JobAccess",
+    "RemoteJobs",
+    "reached_jobs",
+    "reached_service",
+    "remote_start",
+    "service_options",
+]
 
 _TOKEN = "BICYCLE_TOKEN"
 _LETTERS_PAGE = 500
@@ -75,37 +75,17 @@ class JobAccess(Protocol):
     def is_supervised(self, status: JobStatus) -> bool | None:
         """Return whether a process restarts the driver when it dies, None if unknown."""
 
-    def stop(self, job: str) -> JobStatus:
-        """Stop a job after its epoch."""
+    def perform(self, kind: OperationKind, job: str, options: Any) -> Result:
+        """Run an operation, and return its result.
 
-    def drain(self, job: str) -> JobStatus:
-        """End a job as if its input had ended."""
-
-    def cancel(self, job: str) -> JobStatus:
-        """End a job at once."""
-
-    def resume(self, job: str) -> JobStatus:
-        """Start a job that has ended again, after its last sealed epoch."""
-
-    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
-        """Take a savepoint, and return its description."""
+        ``job`` is empty for an operation without a job.
+        """
 
     def savepoints(self, job: str | None) -> list[dict[str, Any]]:
         """Return the savepoints of a job, or of all."""
 
     def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
         """Return the report of a job's savepoint; ``is_thorough`` compares checksums, too."""
-
-    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
-        """Remove a savepoint of a job, and return where it was."""
-
-    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore a job from a savepoint; the facts are as in ``RestoreFacts``."""
-
-    def rescale(
-        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
-    ) -> Rescaled:  # fmt: skip
-        """Change the parallelism of a running job."""
 
     def letters(
         self, job: str, *, operator: str | None, after: str | None, limit: int
@@ -114,12 +94,6 @@ class JobAccess(Protocol):
 
     def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
         """Return one dead letter."""
-
-    def replay_letters(
-        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
-        operator: str | None,
-    ) -> LetterReplay:  # fmt: skip
-        """Replay dead letters: named ones, or all new ones of an operator or of the job."""
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         """Yield the text of a job's log: the last lines, and with ``follow`` new ones."""
@@ -155,28 +129,12 @@ class LocalJobs:
     def is_supervised(self, status: JobStatus) -> bool | None:
         return is_supervised(status)
 
-    def stop(self, job: str) -> JobStatus:
-        return stop_job(self._home, job, clock=self._clock)
-
-    def drain(self, job: str) -> JobStatus:
-        return drain_job(self._home, job, clock=self._clock)
-
-    def cancel(self, job: str) -> JobStatus:
-        is_over = job_status(self._home, job).state.is_final
-        status = cancel_job(self._home, job, clock=self._clock)
-        return status if is_over else publish_remaining(self._home, status, clock=self._clock)
-
-    def resume(self, job: str) -> JobStatus:
-        return resume_job(self._home, job, python=sys.executable)
-
-    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
-        # Slow to import, and needed for this alone.
-        from bicycle_runtime.jobs.savepoints.commands import create_savepoint
-
-        clock = self._clock
-        return create_savepoint(
-            self._home, job, name=name, to=to, clock=clock, timeout_ms=timeout_ms
-        )
+    def perform(self, kind: OperationKind, job: str, options: Any) -> Result:
+        call = OperationCall(
+            home=self._home, clock=self._clock, job=job, token=secrets.token_hex(8),
+            asked_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        return kind.perform(call, options)
 
     def savepoints(self, job: str | None) -> list[dict[str, Any]]:
         # Slow to import, and needed for this alone.
@@ -191,26 +149,6 @@ class LocalJobs:
         storage = savepoint_of(self._home, job, name)
         return savepoint_report(storage, is_thorough=is_thorough, now_ms=self._clock.now_ms())
 
-    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
-        # Slow to import, and needed for this alone.
-        from bicycle_runtime.jobs.savepoints.commands import remove_savepoint
-
-        return remove_savepoint(self._home, job, name)
-
-    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        # Slow to import, and not needed to show the help.
-        from bicycle_runtime.jobs.savepoints.commands import restore_to
-
-        return restore_to(
-            self._home, facts["url"], checkpoint_dir=facts["checkpoint_dir"], job=facts["name"],
-            trusts=facts["trust"], key_file=facts["savepoint_key"], clock=self._clock,
-        )  # fmt: skip
-
-    def rescale(
-        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
-    ) -> Rescaled:  # fmt: skip
-        return ask_for_rescale(self._home, job, options, operators, clock=self._clock)
-
     def letters(
         self, job: str, *, operator: str | None, after: str | None, limit: int
     ) -> tuple[list[DeadLetter], str | None]:
@@ -218,13 +156,6 @@ class LocalJobs:
 
     def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
         return dead_letter(self._home, job, letter, is_revealed=is_revealed)
-
-    def replay_letters(
-        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
-        operator: str | None,
-    ) -> LetterReplay:  # fmt: skip
-        chosen = chosen_letters(self._home, job, letters, operator=operator)
-        return ask_for_replay(self._home, job, chosen, options, clock=self._clock)
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         return local_pieces(self._home, job, line_count=line_count, follow=follow)
@@ -267,21 +198,11 @@ class RemoteJobs:
     def is_supervised(self, status: JobStatus) -> bool | None:  # noqa: ARG002 - the contract
         return None
 
-    def stop(self, job: str) -> JobStatus:
-        return self._end(job, "stop")
-
-    def drain(self, job: str) -> JobStatus:
-        return self._end(job, "drain")
-
-    def cancel(self, job: str) -> JobStatus:
-        return self._end(job, "cancel")
-
-    def resume(self, job: str) -> JobStatus:
-        return self._end(job, "resume")
-
-    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
-        facts = {"name": name, "to": to, "timeout_ms": timeout_ms}
-        return self._remote.operation(job_path(job, "savepoints"), facts)
+    def perform(self, kind: OperationKind, job: str, options: Any) -> Result:
+        facts = dataclasses.asdict(options)
+        words = {word: str(facts.pop(word, job)) for word in re.findall(r"\{(\w+)\}", kind.path)}
+        path = kind.path.format_map({name: quote(text, safe="") for name, text in words.items()})
+        return self._remote.operation(path, facts, method=kind.method)
 
     def savepoints(self, job: str | None) -> list[dict[str, Any]]:
         path = "/savepoints" if job is None else job_path(job, "savepoints")
@@ -292,20 +213,6 @@ class RemoteJobs:
         path = job_path(job, "savepoints", name)
         found: dict[str, Any] = self._remote.get(path, verify=str(is_thorough).lower())
         return found
-
-    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
-        return self._remote.removal(job_path(job, "savepoints", name))
-
-    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: _absolute(facts[name]) for name in ("url", "checkpoint_dir", "savepoint_key")}
-        return self._remote.operation("/savepoints/restore", {**facts, **own})
-
-    def rescale(
-        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
-    ) -> Rescaled:  # fmt: skip
-        facts = {**dataclasses.asdict(options), "operators": dict(operators)}
-        path = job_path(job, "rescale")
-        return msgspec.convert(self._remote.operation(path, facts), Rescaled)
 
     def letters(
         self, job: str, *, operator: str | None, after: str | None, limit: int
@@ -327,14 +234,6 @@ class RemoteJobs:
         found: dict[str, Any] = self._remote.get(path, **query)
         return found
 
-    def replay_letters(
-        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
-        operator: str | None,
-    ) -> LetterReplay:  # fmt: skip
-        facts = {**dataclasses.asdict(options), "letters": [*letters], "operator": operator}
-        path = job_path(job, "dead-letters", "replay")
-        return msgspec.convert(self._remote.operation(path, facts), LetterReplay)
-
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         return remote_pieces(self._remote, job, line_count=line_count, follow=follow)
 
@@ -352,10 +251,6 @@ class RemoteJobs:
 
     def topology(self) -> Topology:
         return Topology.from_json(self._remote.get("/topology"))
-
-    def _end(self, job: str, how: str) -> JobStatus:
-        self._remote.operation(job_path(job, how))
-        return self.status(job)
 
 
 def reached_jobs() -> JobAccess:
@@ -430,13 +325,6 @@ def _token() -> str | None:
     if not text or not text.isascii() or len(text.split()) > 1:
         raise TOKEN_UNREADABLE(path=path, reason="it must contain exactly one word")
     return text
-
-
-def _absolute(place: str | None) -> str | None:
-    """Return an absolute path for a service in another folder; URLs are unchanged."""
-    if place is None or "://" in place:
-        return place
-    return str(Path(place).expanduser().absolute())
 
 
 def _status(plain: Mapping[str, Any]) -> JobStatus:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
 
-from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.operations import perform
 from bicycle_runtime.cli.parameters import answers, declared_options, job_names
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
-from bicycle_runtime.jobs.control.letter_replay import LetterReplay, LetterReplayOptions
+from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 
 __all__ = ["dlq_command"]
 
 _HEADINGS = ("letter", "time (UTC)", "operator", "error", "your code", "record", "size", "replayed")
 _SPARE_COLUMNS = ("size", "your code")
+_REPLAY = JOB_OPERATIONS["replay_letters"]
 
 
 @click.group("dlq", cls=CommandGroup, invoke_without_command=True)
@@ -84,49 +86,20 @@ def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
             click.echo(f"{name}: {value}")
 
 
-@dlq_command.command(
-    "replay",
-    epilog=examples(
-        "bicycle dlq replay wordcount part-000000000007-0.jsonl:1",
-        "bicycle dlq replay wordcount --operator parse",
-        "bicycle dlq replay wordcount --all",
-    ),
-)
+@dlq_command.command("replay", help=f"{_REPLAY.summary}\n\n{_REPLAY.help}",
+                     epilog=examples(*_REPLAY.examples))  # fmt: skip
 @click.argument("job", shell_complete=job_names)
 @click.argument("letters", nargs=-1)
-@click.option("--operator", metavar="UID", help="Replay all dead letters of this operator.")
 @click.option("--all", "is_all", is_flag=True, help="Replay all dead letters of the job.")
-@declared_options(describe(LetterReplayOptions))
+@declared_options([info for info in _REPLAY.option_infos if info.name != "letters"])
 @service_options
 @answers
 def replay_command(
-    *, job: str, letters: tuple[str, ...], operator: str | None, is_all: bool, as_json: bool,
-    **given: str | None,
-) -> None:  # fmt: skip
-    """Replay dead letters of a running job through their operators.
-
-    The current code processes the letters in a separate epoch. --operator and --all omit
-    letters that were already replayed; the name of such a letter is an error. A record that
-    fails again becomes a new dead letter.
-    """
-    if sum([bool(letters), operator is not None, is_all]) != 1:
+    *, job: str, letters: tuple[str, ...], is_all: bool, as_json: bool, **given: Any
+) -> None:
+    if sum([bool(letters), given["operator"] is not None, is_all]) != 1:
         raise click.UsageError("choose the letters: by name, with --operator UID, or with --all")
-    options = from_mapping(
-        LetterReplayOptions, {name: text for name, text in given.items() if text is not None}
-    )
-    done = reached_jobs().replay_letters(job, letters, options, operator=operator)
-    if as_json:
-        answer_json({"job": job, **msgspec.to_builtins(done)})
-        return
-    click.echo(_sentence(job, done))
-
-
-def _sentence(job: str, done: LetterReplay) -> str:
-    if not done.letters:
-        return f"{job}: all dead letters are already replayed"
-    count, (first, *_, last) = len(done.letters), [*done.epochs, done.epochs[-1]]
-    epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
-    return f"{job}: {count} dead letter{'s' if count > 1 else ''} replayed in {epochs}"
+    perform(_REPLAY, job, {**given, "letters": letters}, as_json=as_json)
 
 
 def _row(letter: DeadLetter) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The commands of jobs: list, status, info, stop, drain, cancel and resume.
+"""The commands list, status and info.
 
 The jobs of this machine that run, or did. With ``--service`` they are those of another machine.
 """
@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.quantities import amount
@@ -29,21 +28,16 @@ from bicycle_runtime.cli.rendering import (
     place_text,
     show_table,
     show_text,
-    waiting_texts,
     watermark_text,
 )
-from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options
+from bicycle_runtime.cli.status_lines import stuck_lines, waiting_lines
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
-__all__ = [
-    "cancel_command", "drain_command", "info_command", "list_command", "resume_command",
-    "status_command", "stop_command",
-]  # fmt: skip
+__all__ = ["info_command", "list_command", "status_command"]
 
 _AGE_SHOWN_MIN_MS = 5_000
 _LAGS_SHOWN_MAX = 8
-_STUCK_CALLS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5
 _SHARE_SHOWN_MIN = 0.05
 _SKEW_SHOWN_MIN = 1.2
@@ -124,112 +118,6 @@ def info_command(*, job: str | None, as_json: bool) -> None:
     _show(job, as_json=as_json)
 
 
-@click.command(
-    "stop",
-    epilog=examples(
-        "bicycle stop wordcount",
-        "bicycle stop wordcount --drain",
-        "bicycle stop wordcount --savepoint --name before-upgrade",
-    ),
-)
-@click.argument("job", shell_complete=job_names)
-@click.option(
-    "--drain",
-    is_flag=True,
-    help=(
-        "End event time first, so that all windows and event-time timers fire. No more input is "
-        "read."
-    ),
-)
-@click.option("--savepoint", is_flag=True, help="Create a savepoint after the stop.")
-@savepoint_options
-@service_options
-@answers
-def stop_command(
-    *,
-    job: str,
-    drain: bool,
-    savepoint: bool,
-    name: str | None,
-    to: str | None,
-    timeout: int,
-    as_json: bool,
-) -> None:
-    """Stop a job gracefully after the current epoch.
-
-    The command waits until the job has published the epoch. An epoch that exceeds the time
-    limit is aborted, and its hanging threads are shown. When the job is started again under its
-    name, it continues and reads no record twice. --name, --to and --timeout apply to the
-    savepoint.
-    """
-    if not savepoint and (name, to) != (None, None):
-        raise click.UsageError("--name and --to need --savepoint")
-    jobs = reached_jobs()
-    status = jobs.drain(job) if drain else jobs.stop(job)
-    if not savepoint:
-        _tell(status, as_json=as_json)
-        return
-    answer = jobs.save(job, name=name, to=to, timeout_ms=timeout)
-    if as_json:
-        answer_json({**status.to_json(), "savepoint": answer})
-    else:
-        _tell(status, as_json=False)
-        click.echo(savepoint_line(answer))
-
-
-@click.command("drain", epilog=examples("bicycle drain wordcount"))
-@click.argument("job", shell_complete=job_names)
-@service_options
-@answers
-def drain_command(*, job: str, as_json: bool) -> None:
-    """Drain a job: end its input and process all remaining records.
-
-    No more input is read, event time ends, and all windows and event-time timers fire. The
-    command waits until the results are published. A job that does not end an epoch within its
-    --stop-timeout-ms is stopped by force, and its hanging threads are shown. `bicycle stop
-    --drain` does the same and can also create a savepoint.
-    """
-    _tell(reached_jobs().drain(job), as_json=as_json)
-
-
-@click.command(
-    "cancel",
-    epilog=examples(
-        "bicycle cancel wordcount",
-    ),
-)
-@click.argument("job", shell_complete=job_names)
-@service_options
-@answers
-def cancel_command(*, job: str, as_json: bool) -> None:
-    """Cancel a job immediately, within an epoch.
-
-    All processes of the job end. The last sealed epoch is kept and published. Input after it is
-    read again at the next start.
-    """
-    _tell(reached_jobs().cancel(job), as_json=as_json)
-
-
-@click.command(
-    "resume",
-    epilog=examples(
-        "bicycle resume wordcount",
-        "bicycle resume wordcount --service URL",
-    ),
-)
-@click.argument("job", shell_complete=job_names)
-@service_options
-@answers
-def resume_command(*, job: str, as_json: bool) -> None:
-    """Start an ended job again from its last sealed epoch.
-
-    The job uses the plugin, parameters, options and working directory of its last start, and
-    runs in the background. No record is lost or read twice. Environment variables are those of
-    this command, or of the service with --service.
-    """
-    _tell(reached_jobs().resume(job), as_json=as_json)
-
-
 def _show(job: str | None, *, as_json: bool) -> JobState | None:
     """Show a job, and return its state; or all of them together."""
     jobs = reached_jobs()
@@ -262,17 +150,6 @@ def _totals(found: Mapping[str, Any]) -> list[str]:
         ("tasks", f"{found['tasks_running']} of {found['tasks_total']} run"),
     ]
     return [f"{name:<11}{text}" for name, text in rows if text]
-
-
-def _tell(status: JobStatus, *, as_json: bool) -> None:
-    if as_json:
-        answer_json(status.to_json())
-    else:
-        click.echo(f"{status.id}: {status.state.value}, epoch {status.epoch}")
-        for text in _waiting(status):
-            click.echo(f"  sealed     {text}")
-        for line in _stuck(status):
-            click.echo(line)
 
 
 def _row(status: JobStatus) -> tuple[str, ...]:
@@ -314,7 +191,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
     for uid, operator in status.operators.items():
         lines.append(f"  operator   {uid}: {_operator_text(operator)}")
         lines += [f"  metric     {uid}: {text}" for text in metric_texts(operator.metrics)]
-    lines += [f"  sealed     {text}" for text in _waiting(status)]
+    lines += waiting_lines(status)
     for uid, lags in status.lags.items():
         behind = [(shard, lag) for shard, lag in lags.items() if lag.records or lag.bytes]
         for shard, lag in behind[:_LAGS_SHOWN_MAX]:
@@ -322,7 +199,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
             is_old = uid in status.silent_sources
             lines.append(f"  lag        {shard}: {text}{' when last known' if is_old else ''}")
     lines += [f"  restart    {_restart(note)}" for note in status.restarts[-_RESTARTS_SHOWN_MAX:]]
-    lines += _stuck(status)
+    lines += stuck_lines(status)
     if status.late_dropped_count:
         lines.append(
             f"  warning    dropped {amount(status.late_dropped_count, 'late record')}: collect "
@@ -333,13 +210,6 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
         lines.append(f"error: {status.error['code']} {status.error['message']}{place}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
-
-
-def _waiting(status: JobStatus) -> list[str]:
-    """Return the sealed but invisible output."""
-    now_ms = None if status.state.is_final else SystemClock().now_ms()
-    plain = {uid: msgspec.to_builtins(each) for uid, each in status.waiting.items()}
-    return waiting_texts(plain, now_ms=now_ms)
 
 
 def _age(status: JobStatus) -> str:
@@ -416,17 +286,6 @@ def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
     if is_there is not False:
         return str(status.supervisor_pid)
     return "gone: no supervisor restarts the job if its process ends"
-
-
-def _stuck(status: JobStatus) -> list[str]:
-    """Return the threads that kept a job which was ended by force, with their calls."""
-    lines = []
-    for thread in status.stuck:
-        frozen = ", stopped by a signal" if thread.was_frozen else ""
-        where = f" on {thread.host}" if thread.host else ""
-        lines.append(f"  stuck      {thread.role} {thread.pid}{where}{frozen}: {thread.location}")
-        lines += [f"               {call}" for call in thread.stack[-_STUCK_CALLS_SHOWN_MAX:]]
-    return lines
 
 
 def _ended_workers(status: JobStatus) -> str:

@@ -301,17 +301,30 @@ def declared_options(infos: Sequence[OptionInfo]) -> Callable[[F], F]:
 def _flag(info: OptionInfo) -> Callable[[F], F]:
     if info.type_name == "true or false":
         return click.option(info.flag, info.name, is_flag=True, default=None, help=info.doc)
-    text = info.doc if info.is_required else f"{info.doc} Accepts: {info.expected}."
+    if info.is_map:
+        return click.option(
+            info.flag.removesuffix("s"), info.name, multiple=True, metavar="NAME=NUMBER",
+            callback=_map_text, help=f"{info.doc} May be given several times.",
+        )  # fmt: skip
+    is_plain = info.is_required or info.expected in ("text", "text or nothing")
+    text = info.doc if is_plain else f"{info.doc} Accepts: {info.expected}."
     if info.default is not None:
         text += f" Default: {info.default}."
     return click.option(
         info.flag,
+        *(f"--{alias.replace('_', '-')}" for alias in info.aliases),
         info.name,
         required=info.is_required,
         metavar=_metavar(info),
         shell_complete=savepoint_places if info.flag == "--from" else None,
         help=text,
     )
+
+
+def _map_text(_context: click.Context, option: click.Parameter, texts: Sequence[str]) -> str:
+    """Return the value of an option that is a map as one text."""
+    found = pairs(texts, option.opts[0], form="NAME=NUMBER")
+    return ",".join(f"{name}={value}" for name, value in found.items())
 
 
 def _metavar(info: OptionInfo) -> str:

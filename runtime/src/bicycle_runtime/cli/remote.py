@@ -96,24 +96,17 @@ class Remote:
         """
         return self._ask("GET", _with_query(path, query))
 
-    def operation(self, path: str, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Request an operation, and return its result when it is over.
+    def operation(
+        self, path: str, facts: Mapping[str, Any] | None = None, *, method: str = "POST"
+    ) -> dict[str, Any]:
+        """Request an operation, and return its result.
 
         Raises:
             SERVICE_UNREACHABLE: see ``get``.
             BicycleError: the service refuses, or the operation failed.
         """
-        body = json.dumps(facts or {}).encode()
-        return self._over(self._ask("POST", path, body=body, kind=_JSON))
-
-    def removal(self, path: str) -> dict[str, Any]:
-        """Request the removal of a resource, and return the result of the operation.
-
-        Raises:
-            SERVICE_UNREACHABLE: see ``get``.
-            BicycleError: the service refuses, or the removal failed.
-        """
-        return self._over(self._ask("DELETE", path))
+        body = json.dumps(facts or {}).encode() if method == "POST" else b""
+        return self._over(self._ask(method, path, body=body, kind=_JSON if body else ""))
 
     def upload(self, *, wheel: Path, lock: Path | None) -> dict[str, Any]:
         """Upload a wheel, and return the service's description of the plugin.

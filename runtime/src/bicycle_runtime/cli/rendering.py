@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.quantities import amount
+from bicycle_runtime.base.quantities import amount, byte_text
 from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.quantities import duration_text, moment_text
 
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
-_KIB = 1024
 _GAP = "  "
 
 
@@ -105,22 +104,6 @@ def count_text(count: float) -> str:
         ('1,234,567', '2.5')
     """
     return f"{count:,.1f}" if count < 10 and count != int(count) else f"{count:,.0f}"
-
-
-def byte_text(size: float) -> str:
-    """Return a size in a unit that fits.
-
-    Example:
-        >>> byte_text(512), byte_text(3 << 20)
-        ('512 B', '3.0 MiB')
-    """
-    if size < _KIB:
-        return f"{size:.0f} B"
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= _KIB
-        if size < _KIB:
-            return f"{size:.1f} {unit}"
-    return f"{size / _KIB:.1f} TiB"
 
 
 def phase_text(phase: PhaseStatus) -> str:

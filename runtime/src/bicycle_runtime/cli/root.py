@@ -22,11 +22,11 @@ SECTIONS = {
     "Run jobs": {
         "run": ("run", "Run a job in the foreground"),
         "submit": ("run", "Submit a job to the background and print its id"),
-        "stop": ("job_commands", "Stop a job gracefully after the current epoch"),
-        "drain": ("job_commands", "Drain a job: end its input and process all remaining records"),
-        "cancel": ("job_commands", "Cancel a job immediately, within an epoch"),
-        "resume": ("job_commands", "Start an ended job again from its last sealed epoch"),
-        "rescale": ("rescale", "Change the parallelism of a running job"),
+        "stop": ("operations", "Stop a job gracefully after the current epoch"),
+        "drain": ("operations", "Drain a job: end its input and process all remaining records"),
+        "cancel": ("operations", "Cancel a job immediately, within an epoch"),
+        "resume": ("operations", "Start an ended job again from its last sealed epoch"),
+        "rescale": ("operations", "Change the parallelism of a running job"),
         "upgrade": ("upgrade", "Upgrade a running job to another version of its plugin"),
     },
     "Watch jobs": {

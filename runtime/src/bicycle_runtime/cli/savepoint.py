@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,13 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, duration_ms, job_names, savepoint_places
+from bicycle_runtime.cli.operations import operation_command, perform
+from bicycle_runtime.cli.parameters import (
+    answers,
+    declared_options,
+    job_names,
+    savepoint_places,
+)
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -22,16 +29,16 @@ from bicycle_runtime.cli.rendering import (
     show_table,
     show_text,
 )
+from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.layouts.savepoint import Savepoint
 
-__all__ = ["savepoint_command", "savepoint_options"]
+__all__ = ["savepoint_command"]
 
 _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
 _SPARE_COLUMNS = ("files", "records", "plugin")
-_TIMEOUT = "10m"
 
 _JOB_HELP = "Treat URL as the name of a savepoint of this job."
 
@@ -48,59 +55,7 @@ def savepoint_command(context: click.Context, *, as_json: bool) -> None:
     show_overview(context, as_json=as_json)
 
 
-def savepoint_options(command: Any) -> Any:
-    """Add ``--name``, ``--to`` and ``--timeout``."""
-    for option in (
-        click.option(
-            "--timeout",
-            default=_TIMEOUT,
-            show_default=True,
-            metavar="DURATION",
-            callback=duration_ms,
-            help="Time limit for a running job.",
-        ),
-        click.option(
-            "--to",
-            metavar="URL",
-            help=(
-                "Directory or URL for savepoints; the savepoint is created below it, under its "
-                "name. Default: the folder savepoints in the checkpoint directory of the job."
-            ),
-        ),
-        click.option(
-            "--name",
-            metavar="NAME",
-            help="Name of the savepoint. Default: a name from the current time.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@savepoint_command.command(
-    "create",
-    epilog=examples(
-        "bicycle savepoint create wordcount",
-        "bicycle savepoint create wordcount --name before-upgrade --to s3://bucket/savepoints",
-    ),
-)
-@click.argument("job", shell_complete=job_names)
-@savepoint_options
-@service_options
-@answers
-def create_command(
-    *, job: str, name: str | None, to: str | None, timeout: int, as_json: bool
-) -> None:
-    """Create a savepoint of a job and print its location.
-
-    A running job creates the savepoint between two epochs, and continues while files are
-    copied. An ended job must have published its last epoch.
-    """
-    answer = reached_jobs().save(job, name=name, to=to, timeout_ms=timeout)
-    if as_json:
-        answer_json(answer)
-    else:
-        click.echo(savepoint_line(answer))
+savepoint_command.add_command(operation_command(JOB_OPERATIONS["savepoint"], "create"))
 
 
 @savepoint_command.command(
@@ -202,15 +157,14 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
     from bicycle_runtime.recovery.savepoints import delete_savepoint
 
     if job is not None:
-        removed = reached_jobs().delete_savepoint(job, url)
-    else:
-        storage = open_storage(url)
-        delete_savepoint(storage)
-        removed = {"url": storage.url}
+        perform(JOB_OPERATIONS["delete_savepoint"], job, {"name": url}, as_json=as_json)
+        return
+    storage = open_storage(url)
+    delete_savepoint(storage)
     if as_json:
-        answer_json(removed)
+        answer_json({"url": storage.url})
     else:
-        click.echo(f"removed {removed['url']}")
+        click.echo(f"removed {storage.url}")
 
 
 @savepoint_command.command(
@@ -220,52 +174,25 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
     ),
 )
 @click.argument("url", shell_complete=savepoint_places)
-@click.option(
-    "--checkpoint-dir",
-    required=True,
-    metavar="URL",
-    help=(
-        "Directory or URL for checkpoints; the checkpoints of the job are below it, under its name."
-    ),
-)
-@click.option("--name", required=True, metavar="NAME", help="Name of the job.")
-@click.option(
-    "--trust", is_flag=True, help="Accept a savepoint of another home: its state may run any code."
-)
-@click.option("--savepoint-key", metavar="FILE", help="Require a signature with the key in FILE.")
+@declared_options([info for info in JOB_OPERATIONS["restore"].option_infos if info.name != "url"])
 @service_options
 @answers
-def restore_command(
-    *,
-    url: str,
-    checkpoint_dir: str,
-    name: str,
-    trust: bool,
-    savepoint_key: str | None,
-    as_json: bool,
-) -> None:
+def restore_command(*, as_json: bool, **given: Any) -> None:
     """Restore a savepoint into the empty checkpoint directory of a job.
 
     The savepoint becomes the last epoch of the directory, and a job that runs with the same
     --checkpoint-dir and --name continues from it. `bicycle run --from` does both in one step.
     With --service, paths are those of the machine of the service.
     """
-    answer = reached_jobs().restore(
-        {
-            "url": url, "checkpoint_dir": checkpoint_dir, "name": name, "trust": trust,
-            "savepoint_key": savepoint_key,
-        }
-    )  # fmt: skip
-    if as_json:
-        answer_json(answer)
-    else:
-        click.echo(f"epoch {answer['epoch']} is the last one of job {name} in {answer['url']}")
+    located = {name: _absolute(given[name]) for name in ("url", "checkpoint_dir", "savepoint_key")}
+    perform(JOB_OPERATIONS["restore"], "", {**given, **located}, as_json=as_json)
 
 
-def savepoint_line(answer: dict[str, Any]) -> str:
-    """Return one line about a savepoint that was just made."""
-    size = byte_text(answer["byte_count"])
-    return f"savepoint of epoch {answer['epoch']}, {size}: {answer['url']}"
+def _absolute(location: str | None) -> str | None:
+    """Return an absolute path, since a service has another working directory."""
+    if location is None or "://" in location:
+        return location
+    return str(Path(location).expanduser().absolute())
 
 
 def _row(entry: SavepointEntry) -> tuple[str, ...]:

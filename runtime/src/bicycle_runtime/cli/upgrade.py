@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bicycle_runtime.base.options import describe, from_mapping
-from bicycle_runtime.cli.access import reached_service, service_options
+from bicycle_runtime.cli.access import RemoteJobs, reached_service, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, declared_options, job_names
-from bicycle_runtime.cli.remote import job_path
 from bicycle_runtime.cli.rendering import answer_json, duration_text
-from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
+from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 
 __all__ = ["upgrade_command"]
 
-_OPTIONS = describe(UpgradeOptions)
+_OPTIONS = [info for info in UPGRADE.option_infos if info.name != "digest"]
 
 
 @click.command(
@@ -42,13 +39,7 @@ _OPTIONS = describe(UpgradeOptions)
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Lock file with versions and hashes of its libraries.",
 )
-@click.option(
-    "--plugin", metavar="NAME", help="Name of the plugin, if it differs from the current name."
-)
 @click.option("--plan-only", is_flag=True, help="Show the effect on each state, without changes.")
-@click.option(
-    "--allow-dropped-state", is_flag=True, help="Discard state that the new version does not have."
-)
 @declared_options(_OPTIONS)
 @service_options
 @answers
@@ -57,8 +48,6 @@ def upgrade_command(
     job: str,
     wheel: Path,
     lock: Path | None,
-    plugin: str | None,
-    allow_dropped_state: bool,
     plan_only: bool,
     as_json: bool,
     **given: Any,
@@ -76,14 +65,11 @@ def upgrade_command(
     the job stops, and the version continues at the same position with its state.
     """
     present = {name: value for name, value in given.items() if value is not None}
-    options = from_mapping(UpgradeOptions, present)
+    UPGRADE.parse({**present, "digest": ""})  # A wrong option is reported before the upload.
     remote = reached_service()
     digest = remote.upload(wheel=wheel, lock=lock)["digest"]
-    facts = {
-        "digest": digest, "plugin": plugin, "allow_dropped_state": allow_dropped_state,
-        **dataclasses.asdict(options),
-    }  # fmt: skip
-    done = remote.operation(job_path(job, "upgrade", *(["plan"] if plan_only else [])), facts)
+    kind = PLAN_UPGRADE if plan_only else UPGRADE
+    done = RemoteJobs(remote).perform(kind, job, kind.parse({**present, "digest": digest}))
     if as_json:
         answer_json({**done, "digest": digest})
         return

@@ -28,7 +28,6 @@ from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.admission import Slots
-from bicycle_runtime.service.operations.operation_kind import Surroundings
 from bicycle_runtime.service.operations.operations import Operations
 from bicycle_runtime.service.operations.pipeline_files import clear_pipelines
 from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, clear_leftovers, clear_uploads
@@ -102,7 +101,7 @@ class Service:
         self.history = History(self._control, self._samples)
         self.owners = Owners(self._control)
         self.operations = Operations(
-            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done,
+            self._control, self.fleet, self._operation_done, home=home, clock=clock,
             owners=self.owners, slots=Slots(slots),
         )  # fmt: skip
         self.plugins = Plugins(home, limit_of=lambda who: self.owners.quota(who).upload_bytes)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.control.dead_letters import dead_letters
-from bicycle_runtime.jobs.control.letter_replay import LetterReplayOptions, ask_for_replay
+from bicycle_runtime.jobs.control.letter_replay import ask_for_replay
 from bicycle_runtime.jobs.status import JobState
 from bicycle_sdk.errors import BicycleError
 from tests.unit.jobs.running.light_jobs import LightJob
@@ -62,9 +62,8 @@ class Letters:
         return dead_letters(self.job.home, "job")[0]
 
     def replay(self, letters, token=""):
-        options = LetterReplayOptions()
         return ask_for_replay(
-            self.job.home, "job", letters, options, clock=SystemClock(), token=token
+            self.job.home, "job", letters, timeout_ms=120_000, clock=SystemClock(), token=token
         )
 
     def ask_in_vain(self, letters, token):

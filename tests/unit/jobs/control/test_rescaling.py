@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.errors import ConfigError, OptionError
+from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import WIDTH_REFUSED
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
@@ -48,8 +49,8 @@ def ask(home, handler, **operators):
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        options = RescaleOptions(parallelism=3)
-        return ask_for_rescale(home, "job", options, operators, clock=SystemClock())
+        options = RescaleOptions(parallelism=3, operators=operators)
+        return ask_for_rescale(home, "job", options, clock=SystemClock())
     finally:
         ended.set()
         thread.join()
@@ -78,7 +79,7 @@ def test_a_refusal_is_raised_where_it_was_asked(home):
 def test_a_job_that_has_ended_has_no_parallelism_to_change(home):
     put_job(home, state=JobState.FINISHED)
     with pytest.raises(JobNotRunningError):
-        ask_for_rescale(home, "job", RescaleOptions(), {}, clock=SystemClock())
+        ask_for_rescale(home, "job", RescaleOptions(parallelism=2), clock=SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,29 @@ def test_a_request_of_another_form_is_refused(facts):
         rescale_request(facts)
 
 
-@pytest.mark.parametrize("parallelism", [0, 40_000])
-def test_a_parallelism_out_of_bounds_is_not_even_asked_for(parallelism):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parallelism": 0},
+        {"parallelism": 40_000},
+        {"operators": {"a": 0}},
+        {"operators": {"a": "2"}},
+    ],
+)
+def test_a_parallelism_out_of_bounds_is_not_even_asked_for(options):
     with pytest.raises(OptionError):
-        RescaleOptions(parallelism=parallelism)
+        RescaleOptions(**options)
+
+
+def test_a_rescale_names_a_parallelism():
+    with pytest.raises(ConfigError):
+        RescaleOptions()
+
+
+def test_maps_are_read_from_texts_and_from_json():
+    for given in ("count=5,sink=2", {"count": "5", "sink": 2}):
+        found = from_mapping(RescaleOptions, {"operators": given})
+        assert found.operators == {"count": 5, "sink": 2}
 
 
 def test_the_same_request_started_again_has_the_parallelism_of_the_rescale(home):

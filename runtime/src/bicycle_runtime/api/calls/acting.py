@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
@@ -10,53 +10,31 @@ from starlette.responses import Response
 from bicycle_runtime.api.route import Call, Handler, answer_json
 
 if TYPE_CHECKING:
+    from bicycle_runtime.jobs.operations.operation import OperationKind
     from bicycle_runtime.service.store.history import Operation
 
 __all__ = [
     "accepted",
     "asking",
-    "delete_savepoint",
     "job_operations",
     "operation",
     "operations",
-    "restore",
-    "submit",
     "withdraw",
 ]
 
 
-def asking(kind: str) -> Handler:
-    """Return the handler that asks an operation of this kind of the job in the path."""
+def asking(kind: OperationKind) -> Handler:
+    """Return the handler that starts an operation of this kind."""
 
     async def ask(call: Call) -> Response:
-        return await _ask(call, kind, call.job)
+        words = dict(call.request.path_params)
+        job = words.pop("job_id", None)
+        body = {} if call.body is None else msgspec.to_builtins(call.body)
+        facts = {**{name: value for name, value in body.items() if value is not None}, **words}
+        key = call.request.headers.get("idempotency-key")
+        return accepted(await call.scope.ask(kind.name, job, facts, key=key))
 
     return ask
-
-
-async def delete_savepoint(call: Call) -> Response:
-    """Begin the removal of a savepoint."""
-    facts = {"name": str(call.request.path_params["savepoint"])}
-    return await _ask(call, "delete_savepoint", call.job, facts)
-
-
-async def submit(call: Call) -> Response:
-    """Begin the start of a job."""
-    return await _ask(call, "submit", None)
-
-
-async def restore(call: Call) -> Response:
-    """Begin to put a savepoint into the place of a job that has no epoch yet."""
-    return await _ask(call, "restore", None)
-
-
-async def _ask(
-    call: Call, kind: str, job: str | None, facts: dict[str, Any] | None = None
-) -> Response:
-    if facts is None:
-        facts = {} if call.body is None else msgspec.to_builtins(call.body)
-    key = call.request.headers.get("idempotency-key")
-    return accepted(await call.scope.ask(kind, job, facts, key=key))
 
 
 def accepted(asked: Operation) -> Response:

@@ -111,7 +111,7 @@ async def savepoints(call: Call) -> Response:
 
 async def savepoint(call: Call) -> Response:
     """Return the report of a savepoint."""
-    name, home = str(call.request.path_params["savepoint"]), call.service.home
+    name, home = str(call.request.path_params["name"]), call.service.home
     now_ms, is_thorough = call.service.clock.now_ms(), call.query.verify
 
     def report() -> dict[str, Any]:

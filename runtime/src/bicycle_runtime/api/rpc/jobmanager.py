@@ -19,6 +19,8 @@ from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerServ
 from bicycle_runtime.api.rpc.guard import Context, asking
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
+from bicycle_runtime.service.operations.kinds import KINDS
+from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Role
@@ -28,7 +30,8 @@ from bicycle_runtime.service.watching.workers import worker_rows
 __all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
 
 SERVICE = "bicycle.v1.JobManager"
-WRITES = frozenset(f"/{SERVICE}/{name}" for name in ("SubmitJob", "CancelJob", "UpgradeJob"))
+_WRITING = ("SubmitJob", "CancelJob", "UpgradeJob", "StartOperation")
+WRITES = frozenset(f"/{SERVICE}/{name}" for name in _WRITING)
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(WRITES, Role.OPERATOR),
     "/grpc.health.v1.Health/Check": Role.NOBODY,
@@ -111,20 +114,19 @@ class JobManager(JobManagerServicer):
         )
 
     async def UpgradeJob(self, request: Any, _context: Context) -> Any:
-        """Upgrade a job to another version of its plugin, or only plan it."""
-        facts: dict[str, Any] = {
-            name: getattr(request, name)
-            for name in ("plugin", "strategy", "epochs", "watch_ms", "catch_up_ms")
-            if request.HasField(name)
-        }
-        facts |= {
-            name: getattr(request, name)
-            for name in ("digest", "skip_savepoint", "allow_dropped_state")
-        }
-        wait_s, scope = _waiting(request.wait_seconds), asking().scope
-        kind = "plan_upgrade" if request.plan_only else "upgrade"
-        operation = await scope.ask(kind, request.job_id, facts, key=_key(request))
-        return message_of(shapes.Operation, await scope.operation(operation.id, wait_s))
+        """Upgrade a job to another version of its plugin, or plan that."""
+        facts = _plain(request)
+        facts = {info.name: facts[info.name] for info in UPGRADE.option_infos if info.name in facts}
+        kind = PLAN_UPGRADE if request.plan_only else UPGRADE
+        return await _start(request, kind.name, {"digest": "", **facts})
+
+    async def StartOperation(self, request: Any, _context: Context) -> Any:
+        """Start an operation of any kind that has a REST route."""
+        offered = [kind.name for kind in KINDS.values() if kind.path]
+        if request.kind not in offered:
+            problem = f"kind is {request.kind!r}, expected one of {', '.join(offered)}"
+            raise QUERY_UNREADABLE(problem=problem, known_text="kind")
+        return await _start(request, request.kind, _plain(request.options))
 
     async def ListJobs(self, request: Any, _context: Context) -> Any:
         """List jobs, page by page."""
@@ -190,13 +192,21 @@ class JobManager(JobManagerServicer):
         return message_of(shapes.Operation, found)
 
 
+async def _start(request: Any, kind: str, facts: Mapping[str, Any]) -> Any:
+    """Start an operation, and return it after it has ended or the wait is over."""
+    wait_s, scope = _waiting(request.wait_seconds), asking().scope
+    asked = await scope.ask(kind, request.job_id or None, facts, key=_key(request))
+    return message_of(shapes.Operation, await scope.operation(asked.id, wait_s))
+
+
 def _key(request: Any) -> str | None:
     return request.idempotency_key if request.HasField("idempotency_key") else None
 
 
 def _plain(struct: Any) -> dict[str, Any]:
     """Return free data of a request; a number that is whole is an integer, as in JSON."""
-    plain: dict[str, Any] = with_whole_numbers(json_format.MessageToDict(struct))
+    found = json_format.MessageToDict(struct, preserving_proto_field_name=True)
+    plain: dict[str, Any] = with_whole_numbers(found)
     return plain
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.engine.loop.letters import LetterLoop, letter_order, replay_letters
@@ -55,8 +56,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterReplayOptions:
-    """The timeout for a job that replays dead letters."""
+    """The dead letters to replay, and the time limit of the replay."""
 
+    letters: tuple[str, ...] = option(
+        (), doc="Ids of dead letters. Default: all letters that were not replayed yet."
+    )
+    operator: str | None = option(
+        None, doc="Only the letters of the operator with this uid; not with `letters`."
+    )
     timeout_ms: int = option(
         120_000, low=1_000, high=3_600_000,
         doc="Time limit for the response. A job replays letters between two epochs.",
@@ -64,6 +71,11 @@ class LetterReplayOptions:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.letters and self.operator is not None:
+            raise ConfigError(
+                problem="`letters` cannot be combined with `operator`",
+                hint="set one of them, or omit both to replay all letters of the job",
+            )
 
 
 class LetterReplay(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +125,8 @@ def chosen_letters(
 
 
 def ask_for_replay(
-    home: Home, job: str, letters: Sequence[DeadLetter], options: LetterReplayOptions,
-    *, clock: Clock, token: str = "",
+    home: Home, job: str, letters: Sequence[DeadLetter], *, timeout_ms: int, clock: Clock,
+    token: str = "",
 ) -> LetterReplay:  # fmt: skip
     """Request a running job to replay letters to their operators, and wait.
 
@@ -124,7 +136,7 @@ def ask_for_replay(
         home: Where jobs are kept.
         job: The job's id.
         letters: Which.
-        options: The patience.
+        timeout_ms: How long is waited for the answer about one part.
         clock: Measures how long is waited.
         token: By it a request that is made again, since its answer was lost, is known.
 
@@ -141,9 +153,7 @@ def ask_for_replay(
     token = token or secrets.token_hex(8)
     for part in _parts(letters):
         facts = {"letters": part, "request": token}
-        answer = ask_job(
-            home, job, REPLAY_LETTERS, facts, clock=clock, timeout_ms=options.timeout_ms
-        )
+        answer = ask_job(home, job, REPLAY_LETTERS, facts, clock=clock, timeout_ms=timeout_ms)
         epochs += answer["epochs"]
     return LetterReplay(letters=[letter.id for letter in letters], epochs=sorted(set(epochs)))
 

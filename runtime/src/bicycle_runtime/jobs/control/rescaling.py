@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
@@ -32,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleOptions:
-    """The new parallelism of a running job, and the timeout."""
+    """The new parallelism of a running job, and the time limit of the change."""
 
     parallelism: int | None = option(
         None,
@@ -43,6 +44,10 @@ class RescaleOptions:
             "other operators keep their parallelism."
         ),
     )
+    operators: dict[str, int] | None = option(
+        None, low=1, high=32_768,
+        doc="Parallelism of single operators by uid; overrides `parallelism`.",
+    )  # fmt: skip
     timeout_ms: int = option(
         120_000,
         low=1_000,
@@ -52,18 +57,22 @@ class RescaleOptions:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.parallelism is None and not self.operators:
+            raise ConfigError(
+                problem="parallelism is missing",
+                hint="set the parallelism of all operators, or of single operators by uid",
+            )
 
 
 def ask_for_rescale(
-    home: Home, job: str, options: RescaleOptions, operators: Mapping[str, int], *, clock: Clock
-) -> Rescaled:
-    """Request a running job to change its parallelism, and wait until it has.
+    home: Home, job: str, options: RescaleOptions, *, clock: Clock
+) -> Rescaled:  # fmt: skip
+    """Change the parallelism of a running job, and wait until it runs with it.
 
     Args:
         home: Where jobs are kept.
         job: The job's id.
-        options: The parallelism of all operators, and the patience.
-        operators: Parallelism by uid, which wins over that of all.
+        options: The parallelism, and the time limit.
         clock: Measures how long is waited.
 
     Raises:
@@ -74,7 +83,7 @@ def ask_for_rescale(
         WIDTH_REFUSED: an operator cannot have that parallelism.
         RESCALE_FAILED: it could not take over its state so, and goes on as before.
     """
-    facts = {"parallelism": options.parallelism, "operators": dict(operators)}
+    facts = {"parallelism": options.parallelism, "operators": options.operators or {}}
     answer = ask_job(home, job, RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms)
     return msgspec.convert(answer, Rescaled)
 

@@ -30,7 +30,7 @@ from bicycle_runtime.service.operations.admission import (
     admit,
     pool_of,
 )
-from bicycle_runtime.service.operations.kinds import ResumeFacts, SubmitFacts, slots_wanted
+from bicycle_runtime.service.operations.starting import ResumeFacts, SubmitFacts, slots_wanted
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob

@@ -18,13 +18,16 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import stand_back
 from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.operations.operation import OperationCall
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import (
     JOB_ENDED,
@@ -40,14 +43,13 @@ from bicycle_runtime.service.errors import (
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS, STARTING
-from bicycle_runtime.service.operations.operation_kind import Surroundings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import Operation, note_audit, note_event, one_of
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
-from bicycle_runtime.service.watching.states import Intent
+from bicycle_runtime.service.watching.states import INTENTS, Intent
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Operations"]
@@ -58,9 +60,6 @@ _CANCEL_THREAD_COUNT = 4
 _WAITING_MAX = 1_000
 _KEY_LENGTH_MAX = 200
 _NUMBER_MAX = 2**63 - 1  # SQLite knows no greater one.
-_INTENTS: dict[str, Intent] = {
-    "stop": "stop", "drain": "drain", "suspend": "suspend", "cancel": "cancel",
-}  # fmt: skip
 
 _MAKING_JOBS = ("submit", "restore")  # They name the job that they make.
 _Queue = queue.Queue[tuple[int, Any] | None]
@@ -71,7 +70,7 @@ class Operations:
 
     Args:
         control: The database with operations and the audit log.
-        where: See there.
+        home, clock: The jobs, and the time of day.
         fleet: Is told of each step.
         on_done: Called in a thread with each operation that is over, before it is told.
         owners: Whose jobs there are, and what they may use.
@@ -82,17 +81,18 @@ class Operations:
     """
 
     def __init__(
-        self, control: Database, where: Surroundings, fleet: Fleet,
-        on_done: Callable[[Operation], None], *, owners: Owners, slots: Slots,
+        self, control: Database, fleet: Fleet, on_done: Callable[[Operation], None], *,
+        home: Home, clock: Clock, owners: Owners, slots: Slots,
     ) -> None:  # fmt: skip
         self._control = control
-        self._secrets = JobSecrets(where.home)
-        self._where = where
+        self._secrets = JobSecrets(home)
+        self._home = home
+        self._clock = clock
         self._fleet = fleet
         self._on_done = on_done
         self._owners = owners
         self.jobs = JobQueue(
-            service_folder(where.home) / "queued", fleet, owners, slots, clock=where.clock,
+            service_folder(home) / "queued", fleet, owners, slots, clock=clock,
             begin=lambda number, facts: self._queue.put((number, facts)),
         )  # fmt: skip
         self._queue: _Queue = queue.Queue()
@@ -122,11 +122,8 @@ class Operations:
                 waiting.put(None)
 
     def _queues(self) -> tuple[tuple[_Queue, int], ...]:
-        return (
-            (self._queue, _THREAD_COUNT),
-            (self._cancels, _CANCEL_THREAD_COUNT),
-            (self._plugins, 1),
-        )
+        cancels = (self._cancels, _CANCEL_THREAD_COUNT)
+        return (self._queue, _THREAD_COUNT), cancels, (self._plugins, 1)
 
     def _put(self, operation: Operation, settled: Any) -> None:
         if operation.kind in STARTING:
@@ -138,15 +135,9 @@ class Operations:
         own.get(operation.kind, self._queue).put((operation.id, settled))
 
     def ask(
-        self,
-        kind: str,
-        job: str | None,
-        facts: Mapping[str, Any],
-        *,
-        identity: Identity,
-        key: str | None = None,
-        address: str = "",
-    ) -> Operation:
+        self, kind: str, job: str | None, facts: Mapping[str, Any], *, identity: Identity,
+        key: str | None = None, address: str = "",
+    ) -> Operation:  # fmt: skip
         """Start an operation, or return the operation started before with the same key.
 
         Args:
@@ -175,8 +166,9 @@ class Operations:
         digest = _digest(kind, job, facts)
         if key is not None and (known := self._by_key(identity, key)) is not None:
             return _same(known, digest, key, identity)
+        now_ms = self._clock.now_ms()
         try:
-            settled = self._settle(kind, job, facts)
+            settled = self._settle(kind, job, facts, now_ms)
         except JobRunningError as error:  # It says more of a job than everybody may know.
             taken = str(error.facts["job"])
             self._control.read(lambda each: self._owners.require_free(each, taken, identity))
@@ -190,11 +182,18 @@ class Operations:
         if kind in _MAKING_JOBS:
             self._control.read(lambda each: self._owners.require_free(each, target, identity))
         if (verify := KINDS[kind].verify) is not None:
-            verify(self._where, settled)
+            verify(self._call(target, now_ms), settled)
         who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
             self._inserting(
-                kind, target, settled, who=who, key=key, digest=digest, identity=identity
+                kind,
+                target,
+                settled,
+                who=who,
+                key=key,
+                digest=digest,
+                identity=identity,
+                now_ms=now_ms,
             )
         ).result()
         if not is_new:
@@ -232,7 +231,7 @@ class Operations:
         entry = {"actor": identity.name, "address": address, "action": "withdraw",
                  "target": operation.job, "outcome": "accepted",
                  "owner": operation.owner}  # fmt: skip
-        now_ms = self._where.clock.now_ms()
+        now_ms = self._clock.now_ms()
         self._control.write(
             lambda connection: note_audit(connection, entry, {"operation": number}, at_ms=now_ms)
         ).result()
@@ -283,10 +282,10 @@ class Operations:
         """Return the running operation that ends a job, with its requester, or None."""
         with self._lock:
             asked = [each for each in self._open.values() if each.job == job]
-        found = [each for each in asked if each.kind in _INTENTS and each.state == "running"]
+        found = [each for each in asked if each.kind in INTENTS and each.state == "running"]
         # A cancel is the last word, whatever else is still waited for.
         found.sort(key=lambda each: (each.kind == "cancel", each.id))
-        return (_INTENTS[found[-1].kind], found[-1].actor) if found else None
+        return (cast("Intent", found[-1].kind), found[-1].actor) if found else None
 
     async def wait(self, number: int, timeout_s: float) -> Operation:
         """Wait until an operation is over, or so long; return it as it is then.
@@ -306,8 +305,14 @@ class Operations:
                         break
         return operation
 
-    def _settle(self, kind: str, job: str | None, facts: Mapping[str, Any]) -> Any:
-        """Return the checked facts of an operation on a job that is there."""
+    def _call(self, job: str, asked_ms: int) -> OperationCall:
+        return OperationCall(
+            home=self._home, clock=self._clock, job=job, token=f"service-{asked_ms}",
+            asked_ms=asked_ms,
+        )  # fmt: skip
+
+    def _settle(self, kind: str, job: str | None, facts: Mapping[str, Any], now_ms: int) -> Any:
+        """Return the checked options of an operation; its job must exist."""
         if kind not in KINDS:
             raise OPERATION_FACTS_INVALID(
                 kind=kind, problem="unknown operation", hint=f"use one of {list(KINDS)}"
@@ -317,21 +322,20 @@ class Operations:
         if job is not None:
             known = self._fleet.view.get(job)
             if known is None:
-                self._where.home.find(job)  # Started since the last look, or not there.
+                self._home.find(job)  # Started since the last look, or not there.
         if known is not None and rules.needs_running and known.summary.end_time is not None:
             raise JOB_ENDED(kind=kind, job=job, state=known.summary.state)
         try:
-            given = msgspec.convert(dict(facts), rules.facts)
+            given = rules.parse(facts)
         except msgspec.ValidationError as error:
-            hint = f"its fields are {', '.join(rules.facts.__struct_fields__) or 'nothing'}"
+            hint = f"its fields are {', '.join(rules.options.__struct_fields__) or 'nothing'}"
             raise OPERATION_FACTS_INVALID(kind=kind, problem=str(error), hint=hint) from None
-        return rules.settle(self._where, job or "", given, self._where.clock.now_ms())
+        return rules.settle(self._call(job or "", now_ms), given)
 
     def _inserting(
         self, kind: str, job: str, settled: Any, *, who: Mapping[str, str], key: str | None,
-        digest: str, identity: Identity,
+        digest: str, identity: Identity, now_ms: int,
     ) -> Callable[[sqlite3.Connection], tuple[sqlite3.Row, bool]]:  # fmt: skip
-        now_ms = self._where.clock.now_ms()
         shown = redacted(msgspec.to_builtins(settled))
 
         def work(connection: sqlite3.Connection) -> tuple[sqlite3.Row, bool]:
@@ -365,7 +369,8 @@ class Operations:
         self._step(operation, state="running")
         result, failure = None, None
         try:
-            result = KINDS[operation.kind].meet(self._where, operation.job, settled)
+            call = self._call(operation.job, operation.asked_ms)
+            result = KINDS[operation.kind].perform(call, settled)
         except BicycleError as error:
             failure = error.to_json()
         except Exception as error:  # noqa: BLE001 - A thread that dies would leave it open forever.
@@ -383,7 +388,7 @@ class Operations:
     ) -> None:  # fmt: skip
         plain = json.loads(json.dumps({"result": result, "error": error}, default=str))
         plain = self._secrets.hide(operation.job, redacted(plain))
-        now_ms = self._where.clock.now_ms()
+        now_ms = self._clock.now_ms()
         over = msgspec.structs.replace(operation, state=state, ended_ms=now_ms, **plain)
         self._on_done(over)
         self._step(over, state=state)
@@ -398,7 +403,7 @@ class Operations:
         with self._lock:
             if operation.id in self._open:
                 self._open[operation.id] = changed
-        now_ms = self._where.clock.now_ms()
+        now_ms = self._clock.now_ms()
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -420,22 +425,23 @@ class Operations:
             rules = KINDS[operation.kind]
             self._open[operation.id] = operation
             if operation.kind in STARTING and operation.state == "waiting":
-                kept = self.jobs.kept(operation.id, rules.facts)
+                kept = self.jobs.kept(operation.id, rules.options)
                 if kept is not None:  # None: it was asked for, and never answered.
                     self._put(operation, kept)
                     continue
             try:
-                settled = msgspec.convert(operation.facts, rules.facts)
+                settled = msgspec.convert(operation.facts, rules.options)
             except msgspec.ValidationError:  # Of another version: nobody knows what it meant.
                 self._interrupt(operation)
                 continue
-            if rules.is_repeated:
+            if rules.is_repeatable:
                 self._put(operation, settled)
                 continue
             result = None
             if rules.find is not None:
                 with contextlib.suppress(BicycleError):  # Then it is not known to be done.
-                    result = rules.find(self._where, operation.job, settled, operation.asked_ms)
+                    call = self._call(operation.job, operation.asked_ms)
+                    result = rules.find(call, settled)
             if result is not None:
                 self._end(operation, "done", result=result, error=None)
                 continue

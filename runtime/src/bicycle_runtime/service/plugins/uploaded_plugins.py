@@ -41,7 +41,7 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.notes import former_request
-from bicycle_runtime.service.errors import QUOTA_EXCEEDED, SERVICE_BUSY
+from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID, QUOTA_EXCEEDED, SERVICE_BUSY
 from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
 from bicycle_runtime.service.plugins.errors import (
     LOCK_INCOMPLETE,
@@ -69,6 +69,7 @@ __all__ = [
     "environment_of",
     "find_uploaded",
     "install_plugin",
+    "plugin_environment",
     "remove_plugin",
     "require_unused",
     "uploaded_plugins",
@@ -236,6 +237,20 @@ def environment_of(home: Home, digest: str) -> str:
     """
     find_uploaded(home, digest)
     return str(_folder(home) / digest / _ENVIRONMENT)
+
+
+def plugin_environment(home: Home, digest: str, plugin: str) -> str:
+    """Return the environment of an uploaded wheel that contains a plugin of this name.
+
+    Raises:
+        PLUGIN_UNKNOWN: no wheel with this digest was uploaded.
+        OPERATION_FACTS_INVALID: the wheel contains no such plugin.
+    """
+    known = find_uploaded(home, digest)
+    if plugin not in known.plugins:
+        problem, hint = f"{known.title} has no plugin {plugin!r}", ", ".join(known.plugins)
+        raise OPERATION_FACTS_INVALID(kind="submit", problem=problem, hint=f"it has {hint}")
+    return environment_of(home, digest)
 
 
 def _digest_of(home: Home, environment: str) -> str:

@@ -10,6 +10,7 @@ been between two looks, and refuses what cannot have been.
 
 from __future__ import annotations
 
+import typing
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
@@ -17,9 +18,10 @@ from typing import Literal
 
 from bicycle_runtime.jobs.status import JobState, JobStatus
 
-__all__ = ["FOLLOWERS", "Intent", "State", "shown_state", "steps"]
+__all__ = ["FOLLOWERS", "INTENTS", "Intent", "State", "shown_state", "steps"]
 
 Intent = Literal["stop", "drain", "suspend", "cancel"]
+INTENTS: tuple[Intent, ...] = typing.get_args(Intent)
 
 
 class State(Enum):

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
+from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
@@ -26,7 +27,7 @@ from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
-from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY, UPGRADE
+from bicycle_runtime.webui.pages.actions import ACTIONS, fits, form_facts
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_runtime.webui.sentences import limit_text
@@ -98,7 +99,7 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
     plain = site.service.secrets.hide(job.summary.job_id, msgspec.to_builtins(found))
     shown = msgspec.convert(plain, list[DeadLetter])
     may_operate = request.state.identity.may(Role.OPERATOR)
-    can_replay = may_operate and REPLAY.fits(job)
+    can_replay = may_operate and fits(KINDS["replay_letters"], job)
     return {"letters": shown, "following": following, "can_replay": can_replay}
 
 
@@ -304,8 +305,8 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
         "is_news": bool(recent) and _is_news(recent[0], job.summary),
         "may_operate": may_operate,
         "is_over": State(job.summary.state).is_final,
-        "actions": [each for each in ACTIONS if may_operate and each.fits(job)],
-        "can_upgrade": may_operate and UPGRADE.fits(job),
+        "actions": [form_facts(each, job) for each in ACTIONS if may_operate and fits(each, job)],
+        "can_upgrade": may_operate and fits(KINDS["upgrade"], job),
     }
 
 

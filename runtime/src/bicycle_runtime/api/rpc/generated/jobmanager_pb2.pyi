@@ -113,6 +113,20 @@ class UpgradeJobRequest(_message.Message):
     wait_seconds: float
     def __init__(self, job_id: _Optional[str] = ..., digest: _Optional[str] = ..., plugin: _Optional[str] = ..., strategy: _Optional[str] = ..., epochs: _Optional[int] = ..., watch_ms: _Optional[int] = ..., catch_up_ms: _Optional[int] = ..., skip_savepoint: _Optional[bool] = ..., allow_dropped_state: _Optional[bool] = ..., plan_only: _Optional[bool] = ..., idempotency_key: _Optional[str] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
+class StartOperationRequest(_message.Message):
+    __slots__ = ("kind", "job_id", "options", "idempotency_key", "wait_seconds")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    job_id: str
+    options: _struct_pb2.Struct
+    idempotency_key: str
+    wait_seconds: float
+    def __init__(self, kind: _Optional[str] = ..., job_id: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
+
 class CancelJobResponse(_message.Message):
     __slots__ = ("savepoint_path", "operation")
     SAVEPOINT_PATH_FIELD_NUMBER: _ClassVar[int]

@@ -54,6 +54,11 @@ class JobManagerStub:
                 request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.SerializeToString,
                 response_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
                 _registered_method=True)
+        self.StartOperation = channel.unary_unary(
+                '/bicycle.v1.JobManager/StartOperation',
+                request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.StartOperationRequest.SerializeToString,
+                response_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/bicycle.v1.JobManager/ListJobs',
                 request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.ListJobsRequest.SerializeToString,
@@ -112,6 +117,13 @@ class JobManagerServicer:
 
     def UpgradeJob(self, request, context):
         """Lets a job go on with another version of its plugin, or only plans it. Least role: operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartOperation(self, request, context):
+        """Starts any operation on a job, such as a rescale or a savepoint. Least role: operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,6 +192,11 @@ def add_JobManagerServicer_to_server(servicer, server):
             'UpgradeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.UpgradeJob,
                     request_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.FromString,
+                    response_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.SerializeToString,
+            ),
+            'StartOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartOperation,
+                    request_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.StartOperationRequest.FromString,
                     response_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
@@ -320,6 +337,33 @@ class JobManager:
             target,
             '/bicycle.v1.JobManager/UpgradeJob',
             bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.SerializeToString,
+            bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bicycle.v1.JobManager/StartOperation',
+            bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.StartOperationRequest.SerializeToString,
             bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
             options,
             channel_credentials,

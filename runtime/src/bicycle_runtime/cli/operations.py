@@ -1,0 +1,112 @@
+"""Commands that are derived from the ``OperationKind`` of an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from bicycle_runtime.base.options import OptionInfo
+from bicycle_runtime.cli.access import reached_jobs, service_options
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, declared_options, job_names
+from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.status_lines import show_status
+from bicycle_runtime.jobs.operations.operation import OperationKind
+from bicycle_runtime.jobs.operations.savepoint import savepoint_line
+from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
+
+__all__ = [
+    "cancel_command", "drain_command", "operation_command", "perform", "rescale_command",
+    "resume_command", "stop_command",
+]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+_VALUE = "_value"  # The name of a positional argument is that of its option, and this.
+
+
+def operation_command(kind: OperationKind, name: str = "") -> click.Command:
+    """Return the command of an operation.
+
+    Args:
+        kind: The operation.
+        name: Name of the command; empty for the name of the operation.
+    """
+
+    @click.command(
+        name or kind.name, help=f"{kind.summary}\n\n{kind.help}", epilog=examples(*kind.examples)
+    )
+    @click.argument("job", shell_complete=job_names)
+    @_positional(kind)
+    @declared_options([info for info in kind.option_infos if not _is_argument(kind, info)])
+    @service_options
+    @answers
+    def command(*, job: str, as_json: bool, **given: Any) -> None:
+        for each in kind.positional:
+            given[each] = _either(each, given.pop(each + _VALUE), given.get(each))
+        perform(kind, job, given, as_json=as_json)
+
+    return command
+
+
+def perform(
+    kind: OperationKind, job: str, given: Mapping[str, Any], *, as_json: bool
+) -> None:  # fmt: skip
+    """Run an operation on a job, and print its result.
+
+    Args:
+        kind: The operation.
+        job: The job's id; empty for an operation without a job.
+        given: Options as texts; absent ones are None or empty.
+        as_json: Whether to print one JSON document.
+    """
+    present = {name: value for name, value in given.items() if value not in (None, (), {})}
+    options = kind.parse(present)
+    jobs = reached_jobs()
+    result = jobs.perform(kind, job, options)
+    if kind.report is None:
+        status, saved = jobs.status(job), result.get("savepoint")
+        if as_json:
+            answer_json({**status.to_json(), **({"savepoint": saved} if saved else {})})
+            return
+        show_status(status)
+        if saved:
+            click.echo(savepoint_line(saved))
+    elif as_json:
+        answer_json({"job": job, **result})
+    else:
+        click.echo(kind.report(job, result))
+
+
+def _positional(kind: OperationKind) -> Callable[[F], F]:
+    infos: dict[str, OptionInfo] = {info.name: info for info in kind.option_infos}
+
+    def add(command: F) -> F:
+        for each in reversed(kind.positional):
+            is_list = infos[each].is_list
+            command = click.argument(
+                each + _VALUE, required=False, nargs=-1 if is_list else 1,
+                metavar="[NUMBER]" if "number" in infos[each].type_name else None,
+            )(command)  # fmt: skip
+        return command
+
+    return add
+
+
+def _is_argument(kind: OperationKind, info: OptionInfo) -> bool:
+    """Return whether an option is an argument only: a list has no flag beside it."""
+    return info.is_list and info.name in kind.positional
+
+
+def _either(name: str, positional: Any, flag: Any) -> Any:
+    if positional and flag:
+        raise click.UsageError(f"{name} is given twice, as an argument and as an option")
+    return positional or flag
+
+
+stop_command = operation_command(JOB_OPERATIONS["stop"])
+drain_command = operation_command(JOB_OPERATIONS["drain"])
+cancel_command = operation_command(JOB_OPERATIONS["cancel"])
+resume_command = operation_command(JOB_OPERATIONS["resume"])
+rescale_command = operation_command(JOB_OPERATIONS["rescale"])

@@ -1,0 +1,1 @@
+"""The operations on jobs: each is declared once, and offered by every interface."""

@@ -1,0 +1,155 @@
+"""Operations that end a job: stop, drain, suspend, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.options import option
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.operations.operation import (
+    NoOptions,
+    OperationCall,
+    OperationKind,
+    Result,
+)
+from bicycle_runtime.jobs.operations.savepoint import (
+    SavepointOptions,
+    settle_name,
+    take_savepoint,
+)
+from bicycle_runtime.jobs.status import JobStatus
+
+__all__ = ["CANCEL", "DRAIN", "STOP", "SUSPEND", "StopOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOptions(SavepointOptions):
+    """The last steps of a job that stops."""
+
+    drain: bool = option(
+        default=False,
+        doc="End event time first, so that all windows and event-time timers fire. No more input "
+        "is read.",
+    )
+    savepoint: bool = option(default=False, doc="Create a savepoint after the stop.")
+
+    def __post_init__(self) -> None:
+        SavepointOptions.__post_init__(self)
+        if not self.savepoint and (self.name, self.to) != (None, None):
+            raise ConfigError(
+                problem="`name` and `to` need `savepoint`",
+                hint="set `savepoint`, or omit `name` and `to`",
+            )
+
+
+def _stop(call: OperationCall, options: StopOptions) -> Result:
+    end = drain_job if options.drain else stop_job
+    result = _result_of(end(call.home, call.job, clock=call.clock))
+    if options.savepoint:
+        result["savepoint"] = take_savepoint(call, options)
+    return result
+
+
+def _settle_stop(call: OperationCall, options: StopOptions) -> StopOptions:
+    return settle_name(call, options) if options.savepoint else options
+
+
+def _drain(call: OperationCall, _options: NoOptions) -> Result:
+    return _result_of(drain_job(call.home, call.job, clock=call.clock))
+
+
+def _suspend(call: OperationCall, options: SavepointOptions) -> Result:
+    status = stop_job(call.home, call.job, clock=call.clock)
+    return {**_result_of(status), "savepoint": take_savepoint(call, options)}
+
+
+def _cancel(call: OperationCall, _options: NoOptions) -> Result:
+    status = job_status(call.home, call.job)
+    if not status.state.is_final:
+        status = cancel_job(call.home, call.job, clock=call.clock)
+        status = publish_remaining(call.home, status, clock=call.clock)
+    return _result_of(status)
+
+
+def _result_of(status: JobStatus) -> Result:
+    """Return the state of a job that has ended, with the threads that were stuck."""
+    stuck = [msgspec.to_builtins(thread) for thread in status.stuck]
+    result: Result = {"state": status.state.value, "epoch": status.epoch}
+    return {**result, "stuck": stuck} if stuck else result
+
+
+STOP = OperationKind(
+    name="stop",
+    summary="Stop a job gracefully after the current epoch.",
+    options=StopOptions,
+    settle=_settle_stop,
+    perform=_stop,
+    is_repeatable=True,
+    available="active",
+    path="/jobs/{job_id}/stop",
+    button="Stop",
+    is_destructive=True,
+    question="{job} finishes and publishes its current epoch, and ends. The next run continues "
+    "after this epoch: no record is lost, and none is read twice.",
+    help="The command waits until the job has published the epoch. An epoch that exceeds the time "
+    "limit is aborted, and its hanging threads are shown. When the job is started again under its "
+    "name, it continues and reads no record twice. --name, --to and --timeout-ms apply to the "
+    "savepoint.",
+    examples=(
+        "bicycle stop wordcount",
+        "bicycle stop wordcount --drain",
+        "bicycle stop wordcount --savepoint --name before-upgrade",
+    ),
+)
+DRAIN = OperationKind(
+    name="drain",
+    summary="Drain a job: end its input and process all remaining records.",
+    perform=_drain,
+    is_repeatable=True,
+    available="running",
+    path="/jobs/{job_id}/drain",
+    button="Drain",
+    is_destructive=True,
+    question="{job} stops reading. Event time advances to its end, so all windows and event-time "
+    "timers fire. The results are published, and the job ends. A later run starts after these "
+    "windows have fired.",
+    help="No more input is read, event time ends, and all windows and event-time timers fire. The "
+    "command waits until the results are published. A job that does not end an epoch within its "
+    "--stop-timeout-ms is stopped by force, and its hanging threads are shown. `bicycle stop "
+    "--drain` does the same and can also create a savepoint.",
+    examples=("bicycle drain wordcount",),
+)
+SUSPEND = OperationKind(
+    name="suspend",
+    summary="Stop a job, and take a savepoint of its last epoch.",
+    options=SavepointOptions,
+    settle=settle_name,
+    perform=_suspend,
+    needs_running=True,
+    available="running",
+    path="/jobs/{job_id}/suspend",
+    button="Stop with savepoint",
+    inputs=("name",),
+    is_destructive=True,
+    question="{job} finishes and publishes its current epoch, and ends. Then its state is copied "
+    "to a savepoint. The next run continues after this epoch.",
+)
+CANCEL = OperationKind(
+    name="cancel",
+    summary="Cancel a job immediately, within an epoch.",
+    perform=_cancel,
+    is_repeatable=True,
+    available="not canceling",
+    path="/jobs/{job_id}/cancel",
+    button="Cancel",
+    is_destructive=True,
+    question="All processes of {job} end at once. Epochs up to {epoch} are kept, and their output "
+    "is published. {unread}",
+    help="All processes of the job end. The last sealed epoch is kept and published. Input after "
+    "it is read again at the next start.",
+    examples=("bicycle cancel wordcount",),
+)

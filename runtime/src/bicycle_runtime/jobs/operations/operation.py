@@ -1,0 +1,126 @@
+"""An operation on a job, declared once: its options, its effect, its texts.
+
+The command, local and remote access, the REST route, the gRPC call, the form on the page, the audit
+entry and the reference are derived from an ``OperationKind``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.options import OptionInfo, describe, from_mapping
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobStatus
+
+__all__ = ["Availability", "NoOptions", "OperationCall", "OperationKind", "Result"]
+
+Result = dict[str, Any]
+Availability = Literal["running", "active", "not canceling", "ended", "attention", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """The options of an operation without options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationCall:
+    """One request for an operation.
+
+    Attributes:
+        home: The folder that contains the jobs.
+        clock: The time of day, and of waiting.
+        job: The job's id; empty for an operation without a job.
+        token: Identifies the request. A request that is repeated after a crash has the same token.
+        asked_ms: Time of the request, in ms since 1970.
+    """
+
+    home: Home
+    clock: Clock
+    job: str
+    token: str
+    asked_ms: int
+
+
+def _keep(_call: OperationCall, options: Any) -> Any:
+    return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationKind:
+    """One kind of operation.
+
+    Attributes:
+        name: The word of the kind in REST paths, gRPC, the audit log and the operations table.
+        summary: One sentence for the command line, the API reference and the page.
+        options: A dataclass of ``option`` fields, or a msgspec Struct for nested data.
+        settle: Checks the options before the operation is accepted, and fills in the values that
+            are chosen at that time, so that a restarted service finds them.
+        verify: A check that takes seconds; the last one before the operation is accepted.
+        perform: Runs the operation; it may take minutes.
+        find: Called after a restart of the service. Returns the result of an operation that was
+            completed, None for one that was not.
+        is_repeatable: A second run after a crash has no further effect.
+        needs_running: A job that has ended refuses the operation.
+        available: The states of a job in which the page shows the button.
+        path: Path of the REST route; empty for an operation without one. Options that the path
+            names are not in the body.
+        method: Method of the REST route.
+        button: Label of the button on the job's page; empty for an operation without a button.
+        tab: The tab of the job's page that has the button; empty for the head of the page.
+        question: The text of the form before the operation is done. ``{job}``, ``{epoch}``,
+            ``{unread}`` and ``{name}`` of a savepoint are replaced.
+        inputs: The options that the form has fields for.
+        current: Returns the initial values of these fields.
+        is_destructive: The job ends, or data is removed.
+        positional: Options that are positional arguments of the command, after the job.
+        help: The rest of the help of the command, after the summary.
+        examples: Command lines that the help shows.
+        report: Returns the line that the command prints for a result; None prints the status of
+            the job.
+    """
+
+    name: str
+    summary: str
+    perform: Callable[[OperationCall, Any], Result]
+    options: type[Any] = NoOptions
+    settle: Callable[[OperationCall, Any], Any] = _keep
+    verify: Callable[[OperationCall, Any], None] | None = None
+    find: Callable[[OperationCall, Any], Result | None] | None = None
+    is_repeatable: bool = False
+    needs_running: bool = False
+    available: Availability = "always"
+    path: str = ""
+    method: str = "POST"
+    button: str = ""
+    tab: str = ""
+    question: str = ""
+    inputs: tuple[str, ...] = ()
+    current: Callable[[JobStatus], Mapping[str, Any]] | None = None
+    is_destructive: bool = False
+    positional: tuple[str, ...] = ()
+    help: str = ""
+    examples: tuple[str, ...] = ()
+    report: Callable[[str, Result], str] | None = None
+
+    @property
+    def option_infos(self) -> list[OptionInfo]:
+        """The declared options; empty for an operation with nested data."""
+        return describe(self.options) if dataclasses.is_dataclass(self.options) else []
+
+    def parse(self, values: Mapping[str, Any]) -> Any:
+        """Return checked options.
+
+        Raises:
+            OptionError: a value is not accepted, or a name is unknown.
+            msgspec.ValidationError: nested data has another shape.
+        """
+        if dataclasses.is_dataclass(self.options):
+            return from_mapping(self.options, values)
+        return msgspec.convert(dict(values), self.options)

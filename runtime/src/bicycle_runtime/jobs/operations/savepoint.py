@@ -1,0 +1,221 @@
+"""Operations that take, delete and restore savepoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.base.quantities import byte_text
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.home import checkpoint_of
+from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
+
+__all__ = [
+    "DELETE_SAVEPOINT", "RESTORE", "SAVEPOINT", "DeleteSavepointOptions", "RestoreOptions",
+    "SavepointOptions", "savepoint_line", "settle_name", "take_savepoint",
+]  # fmt: skip
+
+_S = TypeVar("_S", bound="SavepointOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointOptions:
+    """The name, the directory and the time limit of a savepoint."""
+
+    name: str | None = option(
+        None, doc="Name of the savepoint. Default: a name from the current time."
+    )
+    to: str | None = option(
+        None,
+        doc="Directory or URL for savepoints; the savepoint is created below it, under its name. "
+        "Default: the folder savepoints in the checkpoint directory of the job.",
+    )
+    timeout_ms: int = option(
+        600_000,
+        low=1_000,
+        high=3_600_000,
+        doc="Time limit for a running job.",
+        aliases=("timeout",),
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSavepointOptions:
+    """The savepoint to delete."""
+
+    name: str = option(doc="Name of a savepoint in the checkpoint directory of the job.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """The savepoint, and the job that continues from it.
+
+    Paths are of the machine that copies the savepoint.
+    """
+
+    url: str = option(doc="Directory or URL of the savepoint.")
+    checkpoint_dir: str = option(
+        doc="Directory or URL for checkpoints; the checkpoints of the job are below it, under "
+        "its name."
+    )
+    name: str = option(doc="Name of the job.")
+    trust: bool = option(
+        default=False, doc="Accept a savepoint of another home: its state may run any code."
+    )
+    savepoint_key: str | None = option(None, doc="Require a signature with the key in this file.")
+
+
+def settle_name(call: OperationCall, options: _S) -> _S:
+    """Return options with a name, by which the savepoint is found after a crash."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
+
+    if not job_status(call.home, call.job).checkpoint:
+        raise ConfigError(
+            problem=f"job {call.job!r} has no checkpoint directory",
+            hint="start the job, and repeat the request when it runs",
+        )
+    if options.name is not None:
+        require_savepoint_name(options.name)
+        return options
+    return dataclasses.replace(options, name=f"service-{call.asked_ms}")
+
+
+def take_savepoint(call: OperationCall, options: SavepointOptions) -> Result:
+    """Take a savepoint, and return its report."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import create_savepoint
+
+    return create_savepoint(
+        call.home, call.job, name=options.name, to=options.to, clock=call.clock,
+        timeout_ms=options.timeout_ms,
+    )  # fmt: skip
+
+
+def _found_savepoint(call: OperationCall, options: SavepointOptions) -> Result | None:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import known_savepoints
+
+    if options.to is not None:  # There is no list of the savepoints in other directories.
+        return None
+    for entry in known_savepoints(call.home, call.job):
+        if entry.name == options.name and entry.problem is None:
+            return {name: value for name, value in entry.to_json().items() if name != "problem"}
+    return None
+
+
+def _check_deletion(call: OperationCall, options: DeleteSavepointOptions) -> DeleteSavepointOptions:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+    from bicycle_runtime.recovery.errors import SavepointMissingError
+
+    storage = savepoint_of(call.home, call.job, options.name)
+    if not storage.list(""):
+        raise SavepointMissingError(url=storage.url)
+    return options
+
+
+def _delete_savepoint(call: OperationCall, options: DeleteSavepointOptions) -> Result:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import remove_savepoint
+
+    return remove_savepoint(call.home, call.job, options.name)
+
+
+def _found_deletion(call: OperationCall, options: DeleteSavepointOptions) -> Result | None:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+
+    storage = savepoint_of(call.home, call.job, options.name)
+    return None if storage.list("") else {"url": storage.url}
+
+
+def _check_restore(_call: OperationCall, options: RestoreOptions) -> RestoreOptions:
+    checkpoint_of(options.checkpoint_dir, options.name)
+    return options
+
+
+def _restore(call: OperationCall, options: RestoreOptions) -> Result:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import restore_to
+
+    return restore_to(
+        call.home, options.url, checkpoint_dir=options.checkpoint_dir, job=options.name,
+        trusts=options.trust, key_file=options.savepoint_key, clock=call.clock,
+    )  # fmt: skip
+
+
+def _found_restore(_call: OperationCall, options: RestoreOptions) -> Result | None:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import find_restored
+
+    return find_restored(options.url, checkpoint_dir=options.checkpoint_dir, job=options.name)
+
+
+def savepoint_line(result: Result) -> str:
+    """Return one line about a savepoint that was just taken."""
+    size = byte_text(result["byte_count"])
+    return f"savepoint of epoch {result['epoch']}, {size}: {result['url']}"
+
+
+SAVEPOINT = OperationKind(
+    name="savepoint",
+    summary="Create a savepoint of a job.",
+    options=SavepointOptions,
+    settle=settle_name,
+    perform=take_savepoint,
+    find=_found_savepoint,
+    available="running",
+    path="/jobs/{job_id}/savepoints",
+    button="Savepoint",
+    inputs=("name",),
+    question="The state of {job} at the end of an epoch (the last one is {epoch}) is copied to a "
+    "savepoint. The job continues meanwhile.",
+    help="A running job creates the savepoint between two epochs, and continues while files are "
+    "copied. An ended job must have published its last epoch.",
+    examples=(
+        "bicycle savepoint create wordcount",
+        "bicycle savepoint create wordcount --name before-upgrade --to s3://bucket/savepoints",
+    ),
+    report=lambda _job, result: savepoint_line(result),
+)
+DELETE_SAVEPOINT = OperationKind(
+    name="delete_savepoint",
+    summary="Delete a savepoint of a job; jobs that started from it have their own copies.",
+    options=DeleteSavepointOptions,
+    settle=_check_deletion,
+    perform=_delete_savepoint,
+    find=_found_deletion,
+    path="/jobs/{job_id}/savepoints/{name}",
+    method="DELETE",
+    button="Delete savepoint",
+    tab="savepoints",
+    is_destructive=True,
+    question="Savepoint {name} of {job} is deleted. Jobs that started from it have their own "
+    "copies.",
+    report=lambda _job, result: f"removed {result['url']}",
+)
+RESTORE = OperationKind(
+    name="restore",
+    summary="Copy a savepoint into the empty checkpoint directory of a job.",
+    options=RestoreOptions,
+    settle=_check_restore,
+    perform=_restore,
+    find=_found_restore,
+    path="/savepoints/restore",
+    button="Restore savepoint",
+    tab="savepoints",
+    inputs=("name", "checkpoint_dir"),
+    question="Savepoint {name} of {job} is copied into the empty checkpoint directory of another "
+    "job, as its last epoch. No job is started: a job of that name continues from the savepoint "
+    "when it is started with the same directory.",
+    report=lambda _job, result: (
+        f"epoch {result['epoch']} is the last one of job {result['job']} in {result['url']}"
+    ),
+)

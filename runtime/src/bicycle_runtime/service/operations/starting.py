@@ -1,0 +1,216 @@
+"""Operations that start a job: submit and resume. They wait for slots."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from typing import Annotated, Any
+
+import msgspec
+
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.options import from_mapping
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.extraction.child_process import ExtractionLimits
+from bicycle_runtime.extraction.extract import check_plugin
+from bicycle_runtime.extraction.scripts import is_script
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.control.submitting import resumed_request, submit
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
+from bicycle_runtime.jobs.operations.resume import RESUME as RESUME_HERE
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.plugins.environments import find_plugin
+from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
+from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
+from bicycle_sdk.errors import BicycleError, ParameterError
+
+__all__ = ["RESUME", "SUBMIT", "ResumeFacts", "SubmitFacts", "slots_wanted"]
+
+# Doors wait ten seconds for an answer.
+_LIMITS = ExtractionLimits(wall_time_ms=6_000)
+_TURN_S = 3.0
+_turns = threading.BoundedSemaphore(2)
+_PLUGIN_LENGTH_MAX = 4_096  # A pipeline is named by its path.
+
+
+class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
+
+    In place of the plugin a ``pipeline`` may be given; it names functions of plugins only that are
+    installed beside the service.
+    ``digest`` is that of an uploaded plugin; without it the plugin is installed beside the service.
+    ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
+    ``slots`` says how many slots of its master it takes; without, the parallelism that is given, or
+    one.
+    """
+
+    plugin: Annotated[str, msgspec.Meta(max_length=_PLUGIN_LENGTH_MAX)] = ""
+    pipeline: PipelineFile | None = None
+    digest: str | None = None
+    name: str | None = None
+    options: dict[str, Any] = {}
+    params: dict[str, str] = {}
+    engine: dict[str, Any] = {}
+    spark: dict[str, str] = {}
+    slots: int | None = None
+
+
+class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The slots of its master that the job takes. Default: its parallelism.
+
+    The service sets the ``master`` whose slots the job waits for.
+    """
+
+    slots: int | None = None
+    master: str | None = None
+
+
+def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
+    """Return the facts with the name of the job, by which it is found after a crash."""
+    if facts.pipeline is not None:
+        facts = _with_kept_pipeline(call.home, facts, facts.pipeline)
+    elif not facts.plugin:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem="either `plugin` or `pipeline` must be set", hint="give one"
+        )
+    elif is_script(facts.plugin):
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem=f"{facts.plugin!r} is a file",
+            hint="use an installed plugin or a pipeline; without a service, submit runs FILE.py",
+        )  # fmt: skip
+    for group in ("plugin", "name"):
+        if group in facts.options:
+            raise OPERATION_FACTS_INVALID(
+                kind="submit", problem=f"`{group}` must not be an option",
+                hint=f"set `{group}` next to `options`",
+            )  # fmt: skip
+    _require_slots("submit", facts.slots)
+    options = _request(facts, call.home).options
+    place = place_job(options, call.home, clock=call.clock, source=system_random())
+    former = place.folder.status()
+    if former is not None and not former.state.is_final:
+        for pid, started in (
+            (former.pid, former.pid_started),
+            (former.supervisor_pid, former.supervisor_started),
+        ):
+            if is_alive(pid, started):
+                raise JobRunningError(job=former.id, pid=pid, place=str(place.folder.path))
+    return msgspec.structs.replace(facts, name=place.job)
+
+
+def _require_slots(kind: str, slots: int | None) -> None:
+    if slots is not None and slots < 1:
+        raise OPERATION_FACTS_INVALID(
+            kind=kind, problem=f"slots must be at least 1, got {slots}",
+            hint="use 1 or more, or omit it",
+        )  # fmt: skip
+
+
+def _with_kept_pipeline(home: Home, facts: SubmitFacts, pipeline: PipelineFile) -> SubmitFacts:
+    """Keep a pipeline as a file, by its content; it has to be one that can be read."""
+    if facts.plugin or facts.digest is not None:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem="`pipeline` cannot be combined with `plugin` or `digest`",
+            hint="set only one of them",
+        )  # fmt: skip
+    path = keep_pipeline(home, pipeline)
+    options = {**facts.options, "functions_of_plugins": True}
+    return msgspec.structs.replace(facts, pipeline=None, plugin=str(path), options=options)
+
+
+def _request(facts: SubmitFacts, home: Home) -> JobRequest:
+    from_mapping(EngineOptions, facts.engine)
+    given = {"plugin": facts.plugin, **facts.options}
+    if facts.digest is not None:
+        if "plugin_env" in facts.options:
+            raise OPERATION_FACTS_INVALID(
+                kind="submit", problem="`digest` cannot be combined with the option `plugin_env`",
+                hint="set only one of them",
+            )  # fmt: skip
+        given["plugin_env"] = plugin_environment(home, facts.digest, facts.plugin)
+    if facts.name is not None:
+        given["name"] = facts.name
+    return JobRequest(
+        options=from_mapping(JobOptions, given),
+        params=facts.params,
+        engine=facts.engine,
+        spark=facts.spark,
+    )
+
+
+def slots_wanted(facts: SubmitFacts | ResumeFacts) -> tuple[str | None, int]:
+    """Return the master of a job that will start, and the slots that the job needs.
+
+    Without a number the slots are the parallelism in the options, or one.
+    """
+    if isinstance(facts, ResumeFacts):
+        return facts.master, facts.slots or 1
+    found = facts.options.get("parallelism")
+    width = int(found) if isinstance(found, int | str) and str(found).isdecimal() else 1
+    return facts.options.get("master"), facts.slots or width
+
+
+def _require_parameters(request: JobRequest, home: Home) -> None:
+    """Check the parameters of a request, as far as the time allows.
+
+    The plugin is loaded in a child process; its graph is not built. Other faults of the plugin are
+    left to the start of the job, which reports them in the job's log.
+
+    Raises:
+        ParameterError: a parameter is unknown, missing or ill-typed.
+    """
+    if not _turns.acquire(timeout=_TURN_S):
+        return  # Many starts at once: each finds out by itself.
+    try:
+        here = dataclasses.replace(request.options, master=None)
+        check_plugin(find_plugin(here, home).ref, _LIMITS, params=request.params)
+    except ParameterError:
+        raise
+    except (BicycleError, OSError):
+        return
+    finally:
+        _turns.release()
+
+
+def _verify_submit(call: OperationCall, facts: SubmitFacts) -> None:
+    _require_parameters(_request(facts, call.home), call.home)
+
+
+def _submit(call: OperationCall, facts: SubmitFacts) -> Result:
+    status = submit(_request(facts, call.home), call.home, python=sys.executable)
+    return {"job_id": status.id, "state": status.state.value}
+
+
+def _found_start(call: OperationCall, _facts: SubmitFacts | ResumeFacts) -> Result | None:
+    status = job_status(call.home, call.job)
+    if status.started_ms < call.asked_ms:
+        return None
+    return {"job_id": status.id, "state": status.state.value}
+
+
+def _settle_resume(call: OperationCall, facts: ResumeFacts) -> ResumeFacts:
+    """Return the master and the slots that the job waits for."""
+    _require_slots("resume", facts.slots)
+    request = resumed_request(call.home, call.job)
+    slots = facts.slots or request.options.parallelism
+    return ResumeFacts(slots=slots, master=request.options.master)
+
+
+SUBMIT = OperationKind(
+    name="submit",
+    summary="Start the job of a plugin or of a pipeline.",
+    options=SubmitFacts,
+    settle=_settle_submit,
+    verify=_verify_submit,
+    perform=_submit,
+    find=_found_start,
+    path="/jobs",
+)
+RESUME = dataclasses.replace(
+    RESUME_HERE, options=ResumeFacts, settle=_settle_resume, find=_found_start
+)
