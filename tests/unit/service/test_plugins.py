@@ -207,7 +207,7 @@ def test_files_that_went_before_they_were_installed_are_told(home, tmp_path):
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (BuildLimits(wall_time_ms=100), "longer than 100 ms"),
+        (BuildLimits(wall_time_ms=100), "100 ms"),
         (BuildLimits(disk_bytes=1 << 20), "bytes of disk"),
     ],
 )
