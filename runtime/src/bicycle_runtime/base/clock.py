@@ -1,7 +1,7 @@
 """Time as an argument: the two readings a program needs, real or moved by hand.
 
-``now_ms`` is the wall clock, may jump, and is what gets stored; ``monotonic`` only goes forward and
-is for measuring. This module does not sleep and starts no timers.
+``now_ms`` is the wall clock, may jump, and is the time that is stored; ``monotonic`` only goes
+forward and is for measuring. This module does not sleep and starts no timers.
 """
 
 from __future__ import annotations

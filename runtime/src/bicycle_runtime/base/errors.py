@@ -165,7 +165,7 @@ def error_from_json(data: Mapping[str, Any]) -> BicycleError:
 
     Returns:
         An error of the class or row with this code; an ``UnknownError`` that keeps the words when
-        the code is foreign or its texts ask for other facts than were written.
+        the code is foreign or its templates need other facts than were written.
 
     Example:
         >>> error = ConfigError(problem="two masters are given", hint="give one")

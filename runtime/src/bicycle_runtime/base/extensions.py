@@ -1,7 +1,7 @@
 """Extensions: modules of other distributions, found by entry points, with hooks.
 
-What a hook offers are words, each with the place of what it names; nothing is imported for that but
-the extension itself. Who asks decides what an extension that fails means.
+Hooks offer words, each with the place of its object; nothing is imported for that but the extension
+itself. The caller decides about a failed extension.
 """
 
 from __future__ import annotations

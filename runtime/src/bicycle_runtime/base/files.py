@@ -59,7 +59,7 @@ def sync_folder(folder: Path) -> None:
 def birth_time_ns(descriptor: int) -> int | None:
     """Return when an open file was created, in ns since 1970, or None if unknown.
 
-    Source: statx(2), which Python does not offer before 3.15; macOS tells it with ``fstat``.
+    Source: statx(2), which Python does not offer before 3.15; macOS has it in ``fstat``.
     """
     if sys.platform != "linux":
         birth_s = getattr(os.fstat(descriptor), "st_birthtime", None)

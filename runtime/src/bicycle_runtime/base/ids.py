@@ -1,8 +1,8 @@
 """Names that people read and type: job ids, and collision-free attempt ids.
 
-A job id says what and when, ``wordcount-20261121-7f3a``; it is a path segment and fits a DNS label.
-Clock and random source are arguments, so a test gets the same ids each time. Nothing here remembers
-ids: the caller that stores them says which are taken.
+A job id has a name and a date, ``wordcount-20261121-7f3a``; it is a path segment and fits a DNS
+label. Clock and random source are arguments, so a test gets the same ids each time. Nothing here
+remembers ids: the caller that stores them passes the taken ones.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def job_id(
 
     Args:
         name: The job's name, any text.
-        clock: Gives the day (UTC).
-        source: Gives the suffix.
-        is_taken: Tells of ids that exist already; the suffix grows when many are.
+        clock: Returns the day (UTC).
+        source: Returns the suffix.
+        is_taken: Returns whether an id exists already; the suffix grows when many do.
 
     Returns:
         ``<slug>-<yyyymmdd>-<4 or more hex digits>``.

@@ -1,7 +1,8 @@
 """Log lines as events with fields, such as ``epoch_sealed job=orders epoch=17``.
 
-The event name is a stable word; what varies is a field. Modules call ``log_event`` on their own
-standard logger; ``configure`` is called once by a door. This module does not rotate or ship files.
+The event name is a stable word; variable parts are fields. Modules call ``log_event`` on their own
+standard logger; ``configure`` is called once by the program. This module does not rotate or ship
+files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def log_event(
         logger: The module's logger.
         event: A lower-case word that is never reworded: ``epoch_sealed``.
         level: A level of the standard library.
-        error: What went wrong, if anything. Ours give their code and facts, others their traceback.
+        error: The error, if any. Ours add their code and facts, others their traceback.
         fields: Plain values; ``job``, ``operator`` and ``epoch`` come first in human lines.
     """
     if not logger.isEnabledFor(level):
@@ -58,7 +59,7 @@ def configure(
         stream: Where lines go.
         as_json: One JSON object a line, instead of text for people.
         level: Of our own lines.
-        job: The job of this process: JSON lines that name none get it, also those of libraries.
+        job: The job of this process: JSON lines without a job get it, also lines of libraries.
     """
     handler = _EventHandler(stream)
     handler.setFormatter(_JsonFormatter(job) if as_json else _HumanFormatter())

@@ -1,8 +1,8 @@
 """Object paths: the check whether a path may be used below the root of a storage.
 
-Paths of objects come from files that somebody else may have made: manifests, descriptions of
-savepoints, indexes of bases, memos of sinks. Every storage asks here before it touches anything, so
-that none of them leads out of its root, by its words or by links that lie there.
+Paths of objects come from files that other writers may have made: manifests, descriptions of
+savepoints, indexes of bases, memos of sinks. Every storage calls this module before it touches
+anything, so that no path leads out of its root, by its words or by links in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def checked_name(name: str) -> str:
     """Return the name of a file.
 
     Raises:
-        UnsafePathError: it is none, or one in another folder.
+        UnsafePathError: it is no name, or a name in another folder.
     """
     if not name or "/" in name:
         raise UnsafePathError(path=name, problem="it is not the name of a file")

@@ -104,7 +104,7 @@ def check(options: Any) -> None:
     """Check the values of an options object; called in its ``__post_init__``.
 
     Raises:
-        OptionError: a value has the wrong type, lies out of bounds or is none of the choices.
+        OptionError: a value has the wrong type, is out of bounds or is none of the choices.
     """
     cls = type(options)
     hints = typing.get_type_hints(cls)
@@ -215,7 +215,7 @@ def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
     except (TypeError, ValueError):
         raise _refusal(cls, info, value) from None
     if not _is_accepted(info, inner, parsed):
-        raise _refusal(cls, info, value)  # Names what was written, not what it was read as.
+        raise _refusal(cls, info, value)  # Names the written value, not the parsed one.
     return parsed
 
 

@@ -22,7 +22,7 @@ def is_readable(source: int | IO[bytes] | socket.socket, timeout_s: float | None
     """Wait for input or the end; return whether it came in time.
 
     Args:
-        source: What the kernel can watch: a pipe, a socket, the handle of a process.
+        source: An object that the kernel can watch: a pipe, a socket, the handle of a process.
         timeout_s: How long to wait; None waits forever.
     """
     with selectors.PollSelector() as selector:  # `select.select` knows no handle above 1,023.
@@ -46,7 +46,7 @@ def read_frame(stream: IO[bytes], *, timeout_s: float | None = None) -> Any:
         timeout_s: Within which all of it must come; None waits forever.
 
     Raises:
-        EOFError: the stream ends before, or holds what is no frame.
+        EOFError: the stream ends before, or holds no frame.
         TimeoutError: it did not come in time.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,8 +1,8 @@
 """The identity of this process, in a form that other machines may read.
 
-The idea a reader needs: "that process is gone" may only be said by somebody who sees the same
-process ids. A *space* names where ids count: this boot of this machine and the namespace of process
-ids in it. Where it is not known, or another one, nobody is ever said to be gone.
+The idea a reader needs: only a process that sees the same process ids may declare another process
+dead. A *space* names the range of ids: this boot of this machine and the namespace of process ids
+in it. If it is unknown, or another one, no process is ever declared dead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Processes of this machine: identity, children, waiting for the end, ending.
 
-A process id alone may have been given to somebody else; together with the start time it names one
-process. Both come from ``/proc``; where there is none, the id has to do.
+A process id alone may have been given to another process; together with the start time it names one
+process. Both come from ``/proc``; without it, the id alone must do.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
     "wait_for_end",
 ]
 
-OPEN_FILES_MIN = 1_024  # What Java with Spark, and a driver with some sockets, may need.
-SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
+OPEN_FILES_MIN = 1_024  # The needs of Java with Spark, and of a driver with some sockets.
+SIGNAL_BASE = 128  # The exit code of shells for a signal.
 _NICENESS = 5
 _POLL_S = 0.05
 _KILLED_S = 5.0  # The kernel needs a moment to end a process that was killed.
@@ -55,7 +55,7 @@ def start_detached(
     Args:
         module: The program.
         words: Its arguments.
-        log_path: What it prints is added to this file, which is no terminal.
+        log_path: Its output is added to this file, which is no terminal.
         python: Its interpreter.
     """
     with log_path.open("ab") as log:

@@ -1,6 +1,6 @@
 """Quantities as people write them: durations, sizes, and numbers with their nouns.
 
-Everything inside the runtime is a whole number of milliseconds or bytes; these functions stand at
+Everything inside the runtime is a whole number of milliseconds or bytes; these functions are for
 the border.
 """
 
@@ -30,7 +30,7 @@ _QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([A-Za-z]*)")
 def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds; a bare number is milliseconds.
 
-    Units are in lower case: who writes 1M may mean a month.
+    Units are in lower case: 1M may mean a month.
 
     Raises:
         ValueError: no number with one of the units ms, s, m, h, d; or not a whole number of

@@ -1,9 +1,9 @@
 """Reading many objects in their order, with several requests under way at a time.
 
-The idea a reader needs: an object storage answers late, and gives each connection a part of what it
-has. So what comes next is asked for while something else is worked on, and a large object is asked
-for in parts. How much may wait in memory has a bound. Nothing is checked here: callers know the
-checksums.
+The idea a reader needs: an object storage answers late, and each connection has a part of its
+bandwidth. So the next objects are requested while others are worked on, and a large object is
+requested in parts. The waiting bytes in memory have a bound. Nothing is checked here: callers know
+the checksums.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["objects_ahead", "parts_ahead"]
 
 _REQUESTS = 8
 _PART_BYTES = 8 << 20
-_AHEAD_BYTES = 64 << 20  # At most so much is asked for, or waits, and one part more.
+_AHEAD_BYTES = 64 << 20  # At most so much is requested, or waits, and one part more.
 
-# Index of the object, expected size, whether it is the object's last, what asks for it.
+# Index of the object, expected size, whether it is the object's last, its request.
 _Part = tuple[int, int, bool, Callable[[], bytes]]
 
 
@@ -32,10 +32,10 @@ def objects_ahead(
     """Yield the content of objects, in their order.
 
     Args:
-        storage: Where they lie.
+        storage: Their location.
         objects: Path and expected size of each. An object of another size comes as it is, or too
             long by a byte: its caller finds out.
-        come: Told the size of each part when it is there, in the thread of the caller.
+        come: Gets the size of each part when it is there, in the thread of the caller.
 
     Raises:
         ObjectMissingError: there is no such object.
@@ -56,7 +56,7 @@ def parts_ahead(
     """Yield the parts of objects: the object's index, bytes, and whether it ends.
 
     Args:
-        storage: Where they lie.
+        storage: Their location.
         objects: Path and expected size of each.
 
     Raises:

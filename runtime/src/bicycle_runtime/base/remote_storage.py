@@ -1,9 +1,9 @@
 """Storage with a URL: any fsspec file system that has an exclusive create.
 
-The idea a reader needs: every call goes through ``attempt``, which turns whatever a driver raises
-into our errors and tries again, with growing pauses, what may pass: no answer, a broken connection,
-"slow down". A client is opened once per process, not per call or thread, and never travels: what is
-pickled is the URL. Credentials come from where the driver looks for them, never from us.
+The idea a reader needs: every call goes through ``attempt``, which turns all errors of a driver
+into ours and repeats, with growing pauses, calls whose errors may pass: no answer, a broken
+connection, "slow down". A client is opened once per process, not per call or thread, and never
+travels: only the URL is pickled. Credentials come from the driver's own places, never from us.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PASSING_ERRNO = {errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO)}
 _FULL_ERRNO = {errno.ENOSPC, errno.EDQUOT}
 _SECRETS = re.compile(r"//[^/@\s\"']+@")
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # Each call asks the server, asks it once, and we are the only ones who try again.
+    # Each call sends one request, and only we repeat it.
     "s3": {
         "use_listings_cache": False,
         "max_concurrency": 1,
@@ -92,7 +92,7 @@ def file_system(url: str) -> Any:
     """Return the file system of a URL: one for all threads of this process.
 
     Raises:
-        STORAGE_DRIVER_MISSING: what the scheme needs is not installed, or cannot be opened.
+        STORAGE_DRIVER_MISSING: the driver of the scheme is not installed, or cannot be opened.
     """
     parts = urlsplit(url)
     key = (os.getpid(), parts.scheme, parts.netloc)
@@ -173,7 +173,7 @@ class FsspecStorage:
             )
 
     def discard_unfinished(self, prefix: str) -> int:  # noqa: ARG002 - contract
-        return 0  # What was not committed is no object, and these drivers show nothing else.
+        return 0  # An uncommitted object does not exist, and these drivers show nothing else.
 
     def write_file(self, path: str, source: Path) -> None:
         """Create or replace an object with the content of a local file, in one step."""
@@ -188,7 +188,7 @@ class FsspecStorage:
         Raises:
             ObjectMissingError: there is no such object.
             ObjectExistsError: it may be created only once.
-            StorageError: anything else; its class says what kind.
+            StorageError: anything else; its class is the kind.
         """
         deadline = time.monotonic() + self.patience_s
         pause_s = _FIRST_PAUSE_S
@@ -232,7 +232,7 @@ class FsspecStorage:
     def _create(self, path: str, data: bytes) -> None:
         try:
             self._fs.pipe_file(self._at(path), data, mode="create")
-        except (RuntimeError, TypeError, ValueError) as error:  # By which drivers say "no".
+        except (RuntimeError, TypeError, ValueError) as error:  # The drivers' errors for a refusal.
             reason = "its driver does not support exclusive creation"
             raise ATOMIC_CREATE_MISSING(
                 url=self.url, action="create", path=path, reason=reason
@@ -266,7 +266,7 @@ class FsspecStorage:
 class _Writing:
     """A stream into a local file, which becomes an object at the end without error.
 
-    Drivers do not agree about what a stream that is broken off leaves; of a file they all do.
+    Drivers do not agree about the rest of an interrupted stream; of a file they all do.
     """
 
     def __init__(self, storage: FsspecStorage, path: str) -> None:

@@ -1,9 +1,9 @@
 """Storage in S3 and compatible servers: one request per call where S3 has one.
 
 The idea a reader needs: an object appears when its PUT, or the completion of its multipart upload,
-succeeds, and never in part. *Create* is a PUT with ``If-None-Match: *``, of which the server lets
-one win. Uploads that were begun and never completed are no objects, but they are paid for: that is
-what ``discard_unfinished`` removes. The general driver would ask twice for much of this.
+succeeds, and never in part. *Create* is a PUT with ``If-None-Match: *``, of which one wins at the
+server. Uploads that were begun and never completed are no objects, but they cost money:
+``discard_unfinished`` removes them. The general driver would send many requests twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class S3Storage(FsspecStorage):
 
     def read(self, path: str) -> bytes:
         # As a span, which the client compares with no checksum of its own: callers have theirs, and
-        # know what to do about damage; for the client it is an error like any other.
+        # know how to handle damage; for the client it is an error like any other.
         return self.attempt("read", path, lambda: self._span(path, 0, None))
 
     def write(self, path: str, data: bytes) -> None:
@@ -109,7 +109,7 @@ class S3Storage(FsspecStorage):
         """Copy an object from another prefix or bucket on the server.
 
         Args:
-            source: Where it lies.
+            source: Its location.
             path: The object, here and there.
             byte_count: Its size, when that is known.
 
@@ -296,7 +296,7 @@ class _Blocks(io.RawIOBase):
         self._storage = storage
         self._path = path
         self._offset = 0
-        self._block = storage.read_span(path, 0, _BLOCK_BYTES)  # A missing object is told here.
+        self._block = storage.read_span(path, 0, _BLOCK_BYTES)  # A missing object raises here.
         self._is_last = len(self._block) < _BLOCK_BYTES
 
     def readable(self) -> bool:

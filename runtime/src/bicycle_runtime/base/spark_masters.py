@@ -16,7 +16,7 @@ __all__ = ["Masters", "master_status"]
 _SUCCESS = 200
 _BYTES_MAX = 16 << 20
 _SCHEME = "spark://"
-_PAGE_PORT = 8_080  # Where a master shows its page unless it is told otherwise.
+_PAGE_PORT = 8_080  # The default port of a master's page.
 _KEPT_MS = 15_000
 _TIMEOUT_S = 2.0
 
@@ -33,7 +33,7 @@ def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
 
     Raises:
         OSError: it does not answer.
-        ValueError: what it answers is no JSON object.
+        ValueError: its answer is no JSON object.
     """
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=timeout_s)) as page:
         try:

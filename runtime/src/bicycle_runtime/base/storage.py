@@ -48,7 +48,7 @@ __all__ = [
 _UNFINISHED = ".tmp-"  # Such a name also ends in .tmp: readers look for `*.parquet`, dots or not.
 _FOLDER_ATTEMPTS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_AWAY = (  # As file systems of other machines say it.
+_AWAY = (  # The errors of file systems of other machines.
     *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
 )
 _RACER_COUNT = 4
@@ -70,7 +70,7 @@ class Storage(Protocol):
     def create(self, path: str, data: bytes) -> None:
         """Create an object as one step; ObjectExistsError when it is there already.
 
-        What two creators write must differ: where an answer can be lost, an object with the very
+        The bytes of two creators must differ: if an answer can be lost, an object with the very
         same bytes is taken for our own.
         """
 
@@ -123,7 +123,7 @@ class LocalStorage:
         root: The directory.
         is_synced: Whether files are flushed to the disk.
         required_folder: An absolute path of a folder without which nothing is written, so that no
-            new root appears where a disk was unmounted or a directory was moved; empty for none.
+            new root appears when a disk was unmounted or a directory was moved, or an empty text.
     """
 
     root: str
@@ -286,7 +286,7 @@ class LocalStorage:
     def _remove_empty_folders(self, path: str) -> None:
         """Remove the empty folders above a deleted object, up to the root."""
         folder = Path(self.root, path).parent
-        with contextlib.suppress(OSError):  # It is not empty, or somebody else removed it.
+        with contextlib.suppress(OSError):  # It is not empty, or another process removed it.
             while folder != Path(self.root):
                 folder.rmdir()
                 folder = folder.parent

@@ -49,7 +49,7 @@ def resolve_location(location: str) -> str:
     another URL keeps its path, since object stores take each character of it as it is.
 
     Args:
-        location: What ``open_storage`` takes; ``~`` is the home directory of this user.
+        location: An argument of ``open_storage``; ``~`` is the home directory of this user.
 
     Raises:
         ConfigError: the URL chains several file systems, so that it could lead anywhere.

@@ -1,6 +1,6 @@
 """Small JSON files with a format version, which is checked first.
 
-A file without a version has version 1: earlier releases wrote none.
+A file without a version has version 1: earlier releases wrote no version.
 """
 
 from __future__ import annotations

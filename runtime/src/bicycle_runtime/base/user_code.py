@@ -43,8 +43,8 @@ def users_error(error: BaseException) -> BaseException:
     """Return an exception that user code raised.
 
     Raises:
-        BaseException: the same exception, if it came from outside: the process ends, somebody
-            pressed Ctrl-C, a generator was closed, or the call was cancelled.
+        BaseException: the same exception, if it came from outside: the process ends, Ctrl-C was
+            pressed, a generator was closed, or the call was cancelled.
     """
     if isinstance(error, Exception):
         return error

@@ -1,7 +1,7 @@
 """The graph of a pipeline, made by the calls of the SDK that a plugin would make.
 
 Each node is one call, or a few: then the one that has state gets the id of the node, and the others
-an id that follows from it.
+a derived id.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class _Building:
     def _split(self, node: Node) -> Any:
         """Filter records with any output, then the records of each output, in columns.
 
-        All of them have the name of the split, by which letters, metrics and errors tell it.
+        All of them have the name of the split, which identifies it in letters, metrics and errors.
         """
         goes = partial(GoesTo, node.spec.field, node.spec.outputs, node.spec.default)
         chosen = self._set(self._input(node).filter(goes(None)), node)
@@ -479,7 +479,7 @@ def _join_streams(spec: Join, left: Any, right: Any, *, late_to: str | None) -> 
         spec: How.
         left: One side.
         right: The other.
-        late_to: Output for rows that come too late; a table join has none.
+        late_to: Output for late rows; a table join has no such output.
     """
     row = JoinedRow(spec.on, spec.prefix)
     match spec.type:

@@ -1,6 +1,6 @@
 """The functions that pipelines select by a word: on texts, and on texts of fields.
 
-They are imported by workers, and hold nothing but what the file says.
+They are imported by workers, and hold only values of the file.
 """
 
 from __future__ import annotations

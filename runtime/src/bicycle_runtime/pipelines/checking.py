@@ -1,7 +1,7 @@
 """The problems of a pipeline's table, with their location and likely intention.
 
-Checks follow the declared types (``msgspec.inspect``), and go on behind a problem, so that all of
-them are told at once. A table without problems becomes its struct.
+Checks follow the declared types (``msgspec.inspect``), and continue behind a problem, so that all
+of them are reported at once. A table without problems becomes its struct.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Checks:
     """The problems of one document.
 
     Args:
-        document: What is checked.
+        document: The document to check.
     """
 
     def __init__(self, document: Document) -> None:
@@ -122,13 +122,13 @@ class Checks:
     def table(self, data: Any, kind: type[S], path: KeyPath, *, of: str = "") -> S | None:
         """Check a table and return it as its struct, without the keys that are wrong.
 
-        So what is wrong between the others is told, too; None where a key is missing.
+        So errors between the others are reported, too; None if a key is missing.
 
         Args:
-            data: What stands there.
-            kind: What it must be.
-            path: Where it stands.
-            of: What it belongs to, as messages say it: ``file source``.
+            data: The data of the file.
+            kind: The expected type.
+            path: Its place.
+            of: Its owner, as in messages: ``file source``.
         """
         before, info = len(self.problems), inspect.type_info(kind)
         self._struct(data, info, path, of)
@@ -308,10 +308,10 @@ def _without(data: Any, info: Any, path: KeyPath, touched: Container[KeyPath]) -
     """Return data without wrong or empty keys, or ``_WRONG`` if no data remain.
 
     Args:
-        data: What stands at the path.
-        info: What it must be.
+        data: The data at the path.
+        info: The expected type.
         path: The path.
-        touched: Paths of what is wrong, and all above them.
+        touched: Paths of errors, and all above them.
     """
     members = _members(info)
     plain = next((each for each in members if isinstance(each, inspect.StructType)), None)
@@ -406,7 +406,7 @@ def check_address(checks: Checks, url: str, path: KeyPath) -> None:
     """Take note of an address with a password in it; the message does not repeat it."""
     try:
         has_password = urlsplit(url).password is not None
-    except ValueError:  # Who opens it says what is wrong with it.
+    except ValueError:  # Opening it raises the error.
         has_password = False
     if has_password:
         label = label_of(path)

@@ -1,6 +1,6 @@
 """Conversion of pipelines: to the other notation, or to the other form.
 
-Ids stay, so the graph stays, and with it the state of a job that goes on with the new file.
+Ids stay, so the graph stays, and with it the state of a job that continues with the new file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:
     """Return the keys of a pipeline in a form, without default values.
 
     Raises:
-        PIPELINE_NOT_SHORT: it has more than the short form can say.
+        PIPELINE_NOT_SHORT: it has parts that the short form lacks.
     """
     found: dict[str, Any] = {"name": pipeline.name}
     if pipeline.description:

@@ -1,10 +1,10 @@
 """The text of a pipeline as plain data, with line and column of keys and values.
 
-Both notations become the same data. YAML is taken as its core schema says, without the surprises of
-older versions: ``no`` and ``on`` are texts, ``12:30`` and dates are texts, a key stands once.
+Both notations become the same data. YAML is read by its core schema, without the surprises of older
+versions: ``no`` and ``on`` are texts, ``12:30`` and dates are texts, a key occurs once.
 
-``tomllib`` does not say where keys stand. What finds them is no parser, as the text is known to be
-TOML: it only follows headers, keys, and the brackets and quotes of values.
+``tomllib`` does not report the places of keys. The code that finds them is no parser, as the text
+is known to be TOML: it only follows headers, keys, and the brackets and quotes of values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": 
 _NODE_COUNT_MAX = 100_000
 _SHOWN_MAX = 60
 _DEPTH_MAX = 50
-# Texts in quotes, words, dots, blanks, and whatever else stands between them.
+# Texts in quotes, words, dots, blanks, and any other characters between them.
 _TOML_WORD = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)""")
 _TOML_PLACE = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 
@@ -104,7 +104,7 @@ def read_document(text: str, *, file: str, notation: Notation) -> Document:
         notation: How it is written.
 
     Raises:
-        PIPELINE_UNREADABLE: it is not what the notation allows.
+        PIPELINE_UNREADABLE: the notation does not allow it.
     """
     text = text.removeprefix("\ufeff")  # The mark that some editors put before a text.
     try:
@@ -148,7 +148,7 @@ def _longest_key(text: str) -> int:
     return longest + 1
 
 
-# What the libraries say of mistakes that many make, and what we say of them.
+# The libraries' messages for frequent mistakes, and ours.
 _WORDS: tuple[tuple[str, str], ...] = (
     (r"Cannot overwrite a value", "duplicate key"),
     (r"Invalid value", "a value must be a text in quotes, number, true, false, list or table"),
@@ -328,7 +328,7 @@ class _YamlReading:
             case "int" | "float":
                 try:
                     return int(text) if kind == "int" else float(text)
-                except ValueError as error:  # The tag stands there, or it has thousands of digits.
+                except ValueError as error:  # The tag is there, or it has thousands of digits.
                     problem = f"{text[:_SHOWN_MAX]!r} is not a valid number"
                     raise _unreadable(self._file, line, problem) from error
             case _:

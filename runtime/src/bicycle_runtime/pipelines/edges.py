@@ -44,8 +44,8 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
     Args:
         checks: Takes the problems.
         nodes: The nodes that have no problems themselves.
-        known: Ids of all vertices, those with problems too.
-        edges: What stands under ``edges``.
+        known: Ids of all vertices, also of vertices with problems.
+        edges: The value of ``edges``.
     """
     by_id = {node.id: node for node in nodes}
     ids = set(known)

@@ -27,8 +27,8 @@ def fields_behind(node: Any, inputs: list[Fields], *, key: str | None) -> Fields
     """Return the fields of an operator's output records, or None if unknown.
 
     Args:
-        node: The operator. What expressions give is added by those who compile them.
-        inputs: The fields of what it takes.
+        node: The operator. The compilers of expressions add their results.
+        inputs: The fields of its inputs.
         key: The field that its input has as a key.
     """
     first = inputs[0] if inputs else None
@@ -227,7 +227,7 @@ def _named_fields(node: Any) -> Iterator[tuple[KeyPath, str]]:
 def _place_of(node: Any, key: str) -> KeyPath:
     path: KeyPath = node.path
     if path == ("window",) and key != "field":
-        return ("ops",)  # What the short form computes stands in a table of its own.
+        return ("ops",)  # The short form's computations are in a table of its own.
     if path[0] != "vertices":
         return path
     return (*path, "connector", "properties") if node.operator == "sink" else (*path, "config")

@@ -43,7 +43,7 @@ class CallServer(AsyncIOFunction[Any, Any]):
     An answer that is an error, no JSON or not in time is the failure of the record.
 
     Args:
-        spec: The request, and what becomes of the answer.
+        spec: The request, and the use of the response.
     """
 
     def __init__(self, spec: HttpCall) -> None:

@@ -18,14 +18,13 @@ def pipeline_job(
     """Return the job of a pipeline.
 
     Args:
-        text: What the file holds.
+        text: The content of the file.
         file: Its name, for errors.
         notation: How it is written.
         of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
-        PIPELINE_UNREADABLE: it is not what the notation allows; checks of keys come when it is
-            built.
+        PIPELINE_UNREADABLE: the notation does not allow it; checks of keys come when it is built.
     """
     document = read_document(text, file=file, notation=notation)
     description = document.data.get("description")

@@ -72,7 +72,7 @@ def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
         each = left.pop(0)
         if each.operator == "source":
             found.append(each)
-        elif each.operator not in ("window", "join"):  # They give times.
+        elif each.operator not in ("window", "join"):  # They return times.
             ids = [one.node for one in each.inputs if one.node in by_id and one.node not in seen]
             seen.update(ids)
             left += [by_id[uid] for uid in dict.fromkeys(ids)]

@@ -30,7 +30,7 @@ class _RowsByKey(dict[str, dict[str, Any]]):
     """The rows of a file by their key's text; the last row of a key counts."""
 
 
-# By file, as it is now, and what is taken of it: functions of one process share what they hold.
+# By file, as it is now, and the columns taken of it: functions of one process share them.
 _HELD: weakref.WeakValueDictionary[Any, _RowsByKey] = weakref.WeakValueDictionary()
 
 

@@ -1,7 +1,7 @@
 """The keys of a pipeline, declared once, for checks, JSON Schema and reference.
 
-A struct is a table of the file. Sources, sinks and operators are told apart by one word, and stand
-in modules of their own. Values stay as they are written; ``duration_ms`` reads those of time.
+A struct is a table of the file. Sources, sinks and operators are distinguished by one word, and are
+in modules of their own. Values stay as they are written; ``duration_ms`` reads times.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
         of_plugins: Whether it must be one that a wheel with a plugin has: others are not imported.
 
     Raises:
-        FunctionMissingError: it is not there, no function, or none that may be named.
+        FunctionMissingError: it is missing, no function, or must not be named.
     """
     module_name, colon, attribute = name.partition(":")
     if of_plugins and colon:
@@ -56,7 +56,7 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
         if not hasattr(value, part):
             raise FunctionMissingError(f"module {module_name!r} has no {attribute!r}")
         value = getattr(value, part)
-    if of_plugins:  # A module has what it has imported, too.
+    if of_plugins:  # A module has its imports as attributes, too.
         _require_plugin(name, str(getattr(value, "__module__", None)))
     if isinstance(value, type) and issubclass(value, FunctionObject):
         made: Callable[[], Any] = value

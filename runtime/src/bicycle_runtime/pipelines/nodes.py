@@ -1,8 +1,8 @@
 """The operators of a pipeline as one list, from whichever form it is written in.
 
-The *short form* has a source, time, steps, a window with what it computes, and a sink; the other
-has vertices and edges. Both become nodes with ids, which are the uids of the graph: so state is
-found again when a file is edited, or brought from one form to the other.
+The *short form* has a source, time, steps, a window with aggregates, and a sink; the other has
+vertices and edges. Both become nodes with ids, which are the uids of the graph: so state is found
+again when a file is edited, or brought from one form to the other.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ class _Reading:
         spec = Window(**size, **wanted)
         return [key, Node(id="window", operator="window", spec=spec, path=("window",))]
 
-    # --- what both have ----------------------------------------------------------------------
+    # --- common to both ------------------------------------------------------------------------
 
     def _ends(self, data: Any, word: str, path: KeyPath, operator: str) -> Any:
         table, keys = SOURCES if operator == "source" else SINKS, data

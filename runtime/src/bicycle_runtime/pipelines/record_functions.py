@@ -240,7 +240,7 @@ class _ResultRow:
         self.names, self.key_name = tuple(names), key_name
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        # One that was stored before keys had names has none.
+        # State stored before keys had names has no names.
         self.names, self.key_name = state[1]["names"], state[1].get("key_name", "key")
 
 
@@ -385,12 +385,12 @@ class _AsType:
 class TypedRecord(HasExpression):
     """A record with exactly the declared fields and types, in the declared order.
 
-    A number may come as text, as in CSV. What does not fit is a bad record. A field that may be
-    missing is None then.
+    A number may come as text, as in CSV. A value of another type is a bad record. A field that may
+    be missing is None then.
 
     Args:
         fields: Their types.
-        is_csv: Whether records are rows of CSV, where what is no text and may be missing is empty.
+        is_csv: Whether records are rows of CSV: empty values that are no text may be missing.
     """
 
     __slots__ = ("_kind", "_nullable", "_times", "fields", "is_csv")

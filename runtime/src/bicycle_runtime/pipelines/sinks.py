@@ -1,6 +1,6 @@
 """Sinks of pipelines: their keys, the rules between keys, and the SDK's sinks.
 
-``SINKS`` tells which struct of keys a word stands for.
+``SINKS`` maps a word to its struct of keys.
 """
 
 from __future__ import annotations

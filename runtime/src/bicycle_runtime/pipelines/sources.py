@@ -1,6 +1,6 @@
 """Sources of pipelines: their keys, and the source of the SDK that they make.
 
-``SOURCES`` tells which struct of keys a word stands for.
+``SOURCES`` maps a word to its struct of keys.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
 class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The keys of a source.
 
-    ``reads_time`` tells whether it can take event times from a field itself, ``has_times`` whether
-    its records have some without a field.
+    ``reads_time`` means that it can take event times from a field itself, ``has_times`` that its
+    records have some without a field.
     """
 
     reads_time: ClassVar[bool] = False

@@ -60,7 +60,7 @@ ColumnWord = Literal[
 ]
 Partition = Literal["forward", "rebalance", "hash", "broadcast", "shuffle", "global"]
 AggregateWord = Literal["count", "sum", "avg", "min", "max", "distinct"]
-# Keys that other systems ask for although nothing is named by them.
+# Keys that other systems require although nothing is named by them.
 NOTHING_NAMED = "Ignored, for compatibility"
 
 

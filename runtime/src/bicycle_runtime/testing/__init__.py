@@ -2,8 +2,8 @@
 
 ``Harness`` runs a job graph with scripted input and a clock that is moved by hand; ``preview``
 shows the first records of a stream; ``Runner`` writes a test as one job, one script in, one list
-out. Everything between input and output is what runs on Spark: stage plan, operators, exchange,
-state files, manifests. What is left out is Spark's scheduling.
+out. Everything between input and output is the same as on Spark: stage plan, operators, exchange,
+state files, manifests. Only Spark's scheduling is missing.
 """
 
 from __future__ import annotations

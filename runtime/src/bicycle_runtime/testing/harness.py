@@ -1,8 +1,8 @@
 """The harness: one job with scripted input, a manual clock, and injected faults.
 
 It drives the real epoch loop on the real operators, on storage in a temporary directory. A *crash*
-forgets all that a process holds and starts again from what is sealed; what was pushed and what was
-published belong to the outside world and stay.
+forgets everything in the process and starts again from the sealed state; pushed and published
+records belong to the outside world and stay.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Harness:
         Args:
             values: The records.
             source: The source's uid.
-            timestamp: Their event time in ms as the source gives it: one for all of them, or one
-                for each; None for none.
+            timestamp: Their event time in ms, as from the source: one for all of them, or one for
+                each, or None.
         """
         if self._is_finished:
             raise self._job.error("the job has finished", "push before the input is ended")
@@ -146,8 +146,8 @@ class Harness:
     def advance_watermark(self, watermark_ms: int) -> None:
         """Run pushed records, and advance event time to ``watermark_ms`` at all operators.
 
-        It is as if every source had said that nothing at or before it will come. A watermark that
-        is further already stays; after a crash the job is told again.
+        It acts as if no source had any input at or before it. A watermark that is further already
+        stays; after a crash the job gets it again.
         """
         self._job.watermark_ms = max(self._job.watermark_ms, watermark_ms)
         self._job.loop.advance_watermark(self._job.watermark_ms)
@@ -228,7 +228,7 @@ class Harness:
         self._is_finished = False
         self._job.start()
 
-    # --- what came out -----------------------------------------------------------------------
+    # --- the output ----------------------------------------------------------------------------
 
     @property
     def published(self) -> list[Any]:
@@ -259,7 +259,7 @@ class Harness:
         """Return an operator's sealed state of one key, or of all keys.
 
         Of a reduce it is the accumulator; of a function a mapping with named values and attributes.
-        Where there are no keys, the subtask index stands for the key.
+        Without keys, the subtask index is the key.
         """
         found = self._sealed_objects(uid).entries()
         if key is _ALL:

@@ -1,9 +1,9 @@
 """Sealed state as the objects that a job's functions see: by operator, name, key.
 
-State is read from the sealed files as a restart would read them, so what a test sees is what
+State is read from the sealed files as a restart would read them, so a test sees the state that
 survives. Functions are loaded but opened only when they restore their state themselves. A sealed
 file holds names and kinds of keyed states but no types. Types come from the descriptors that the
-function's class has as fields; what is declared elsewhere is read as plain data.
+function's class has as fields; states declared elsewhere are read as plain data.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SealedObjects:
         setup: The job.
         manifest: The sealed epoch.
         spec: The operator.
-        now_ms: What counts as now for states with a TTL of processing time.
+        now_ms: The current time for states with a TTL of processing time.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class SealedObjects:
 
         Of a reduce these are accumulators; of a function mappings: keyed states and named values by
         name, the entry of this key from each ``dict`` attribute, other attributes as the key group
-        has them. Of a window it is what is held from which time on: the result so far, or the
-        records. Of sliding windows these are the slices that windows share; of sessions and of
-        windows with a trigger each window by its start; 0 stands for all time.
+        has them. Of a window it is the content by its start: the result so far, or the records. Of
+        sliding windows these are the slices that windows share; of sessions and of windows with a
+        trigger each window by its start; 0 means all time.
         """
         match self._spec.vertex.descriptor.state:
             case StateShape.ACCUMULATOR:

@@ -1,8 +1,7 @@
 """The job of a harness: planned, started, crashed and restarted in this process.
 
-A start makes connectors, executor and epoch loop again, as a driver does. What belongs to the
-outside world stays: storage, clock, scripts, and what was collected. What a test may ask of a job
-is the subject of ``harness``.
+A start makes connectors, executor and epoch loop again, as a driver does. The outside world stays:
+storage, clock, scripts, and collected records. ``harness`` has the methods for tests.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class LocalJob:
 
     Args:
         draft: Its streams.
-        options: What is changed about it.
+        options: The changes to it.
     """
 
     storage: LocalStorage

@@ -22,12 +22,12 @@ class HarnessOptions:
         scripted: Sources (by uid) that are replaced by scripts.
         taps: Vertices whose output is collected too, by uid; a side output as ``(uid, tag)``.
         real_sinks: Sinks that really write; the others collect under their uid.
-        extensions: Modules with connector hooks, beside those that are installed.
+        extensions: Modules with connector hooks, beside installed ones.
         engine: Sizes of epochs.
         start_ms: First reading of the clock.
-        new_executor: Makes what runs the tasks; None runs them in the calling thread.
+        new_executor: Makes the executor; None runs tasks in the calling thread.
         start_from: A savepoint, or the checkpoint directory of another job, to begin with.
-        allows_dropped_state: Whether what is sealed may be given up.
+        allows_dropped_state: Whether sealed state may be dropped.
     """
 
     parallelism: int | None = None

@@ -41,7 +41,7 @@ def run_pipeline_tests(pipeline: CheckedPipeline) -> list[TestOutcome]:
     """Run each test of a pipeline from an empty state.
 
     Raises:
-        PIPELINE_TEST_UNUSABLE: there is none, or one names no source or sink of the pipeline.
+        PIPELINE_TEST_UNUSABLE: there is no test, or one names no source or sink of the pipeline.
     """
     if not pipeline.tests:
         raise _unusable(pipeline, "it has no [[test]]")

@@ -20,7 +20,8 @@ __all__ = ["registry_for"]
 def registry_for(graph: JobGraph, extensions: Sequence[object] = ()) -> ConnectorRegistry:
     """Return our connectors, the script and these extensions.
 
-    Installed extensions are only loaded when the graph names what none of these offers.
+    Installed extensions are only loaded when the graph names a connector that no registered one
+    offers.
     """
     given = [script_module, *extensions]
     ours = load_registry(

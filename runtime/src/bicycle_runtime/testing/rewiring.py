@@ -1,7 +1,7 @@
 """Changes of a job graph for a test: scripts, captured sinks, taps, parts.
 
-Pure functions from graph to graph. They change ends only: what lies between stays as it is, except
-that a tap makes its vertex end a chain.
+Pure functions from graph to graph. They change ends only: the vertices between stay as they are,
+except that a tap makes its vertex end a chain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One job, one script in, one list out: the same test on the harness and on Spark.
 
 A job is a function from a stream to a stream (its records are published) or, with several sources,
-from an environment to nothing. ``Runner`` is what a ``runner`` fixture hands out::
+from an environment to nothing. ``Runner`` is the value of a ``runner`` fixture::
 
     def test_a_count_goes_on_after_a_crash(runner):
         #  epoch 1: ada ada | epoch 2: ada ✗      restart → epoch 2: ada bob |
@@ -43,7 +43,7 @@ class Runner:
     """Runs jobs on one kind of executor.
 
     Args:
-        new_executor: Makes what runs the tasks.
+        new_executor: Makes the executor.
     """
 
     def __init__(self, new_executor: Callable[[], Executor] = LocalExecutor) -> None:
@@ -61,7 +61,7 @@ class Runner:
             job: An environment, a function from a stream to a stream, or (when the script is a
                 mapping, or empty) a function that builds on an environment.
             script: Records and marks of the one source, or of each source by uid: then an epoch
-                ends where that of any source ends.
+                ends at the end of any source's epoch.
             settings: Fields of ``HarnessOptions``.
         """
         with self.harness(_as_job(job, script), **settings) as harness:

@@ -1,6 +1,6 @@
 """The scripted source: records pushed by a test, read like any source's records.
 
-The script is the outside world: what was pushed stays there, whatever happens to the job, and is
+The script is the outside world: pushed records stay there, whatever happens to the job, and are
 read again from the sealed offset after a crash. Records travel to workers inside slices, so that
 the same source serves the harness and Spark.
 """
@@ -48,7 +48,7 @@ class Mark(Enum):
     END = "end"
 
 
-EPOCH = Mark.EPOCH  # Run an epoch over what was pushed since the last one.
+EPOCH = Mark.EPOCH  # Run an epoch over the records pushed since the last one.
 CRASH = Mark.CRASH  # Run that epoch, but die before it is sealed, and start again.
 END = Mark.END  # No more input will come: run to the end.
 

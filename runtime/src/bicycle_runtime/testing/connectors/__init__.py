@@ -1,9 +1,9 @@
 """The conformance suite for connectors: rules of sources and sinks, to inherit.
 
-The author of a connector writes a *case* (make the connector, put records in, look at what came
-out) and gets the rules by inheriting ``SourceSuite`` or ``SinkSuite``. The suite plays the engine,
-kills it at every named point, and knows nothing of any connector. A connector may declare
-exactly-once only if its suite passes.
+The author of a connector writes a *case* (make the connector, put records in, read the output) and
+gets the rules by inheriting ``SourceSuite`` or ``SinkSuite``. The suite plays the engine, kills it
+at every named point, and knows nothing of any connector. A connector may declare exactly-once only
+if its suite passes.
 
 This package needs pytest, which the extra ``bicycle-runtime[testing]`` brings.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pytest
 
-# Before the imports below: only then do failed assertions of the suite show what they compared.
+# Before the imports below: only then do failed assertions of the suite show the compared values.
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"

@@ -1,9 +1,9 @@
 """Cases: the knowledge of the suite about a connector, written by its author.
 
-A case is the outside world of one test: it makes the connector's descriptor, puts records where the
-source finds them, and looks at the sink's output as a stranger would. Records are numbered: the
-suite asks for the n-th one. What not every connector has (bad input, outages, …) is a *trait*, a
-second base class; its rules apply to the cases that have it. A case checks nothing.
+A case is the outside world of one test: it makes the connector's descriptor, puts records into the
+source's system, and reads the sink's output as an outside reader would. Records are numbered: the
+suite requests the n-th one. Features that not every connector has (bad input, outages, …) are
+*traits*, second base classes; their rules apply to the cases that have them. A case checks nothing.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Case(ABC):
 
     Attributes:
         word: The word of the connector in its extension's hooks.
-        guarantee: What the connector declares; the suite compares, and tests just that.
-        extension: The module with the hooks that name the connector; None takes what is installed.
-        clock: What the driver lends; None for a clock that the suite moves by hand.
-        wait_s: How long to wait for what another thread or a server does.
+        guarantee: The connector's declared guarantee; the suite compares, and tests just that.
+        extension: The module with the hooks that name the connector; None takes installed ones.
+        clock: The driver's clock; None for a clock that the suite moves by hand.
+        wait_s: How long to wait for the work of another thread or a server.
         outage_s: How long an outage lasts.
 
     Args:

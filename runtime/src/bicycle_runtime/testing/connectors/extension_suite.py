@@ -1,7 +1,7 @@
 """The rules for an extension: all its words resolve and have a suite that ran.
 
-This is what makes *exactly once* a result and not a claim: the rules below fail when a connector
-has no suite, or when a rule of its suite is not part of the test run.
+This makes *exactly once* a result and not a claim: the rules below fail when a connector has no
+suite, or when a rule of its suite is not part of the test run.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Output:
 
     Args:
         case: Looks at the output.
-        epochs: What was sealed: epoch, subtask, records.
+        epochs: The sealed records: epoch, subtask, records.
         written: Whatever any writer took, sealed or not.
     """
 
@@ -41,7 +41,7 @@ class Output:
         Args:
             published_count: How many sealed epochs are published; None for all.
             is_in_order: Whether the order counts for a sink that may repeat records, too.
-            unseen_count: How many records the sink has counted as dropped: nobody listened.
+            unseen_count: How many records the sink has counted as dropped without a receiver.
         """
         epochs = self._epochs[:published_count]
         must = [value for epoch in epochs for part in epoch for value in part]

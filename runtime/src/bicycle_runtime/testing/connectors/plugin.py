@@ -1,7 +1,7 @@
 """The pytest plugin of the conformance suites, for ``pytest_plugins``.
 
-It collects only the rules that apply to a case, counts a skipped rule as failed (what was not run
-was not shown), and ends the run with a list of what each connector has proven.
+It collects only the rules that apply to a case, counts a skipped rule as failed (a rule that was
+not run was not shown), and ends the run with a list of the proven rules of each connector.
 """
 
 from __future__ import annotations

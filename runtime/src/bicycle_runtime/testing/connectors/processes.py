@@ -37,7 +37,7 @@ def read_elsewhere(
 
     Args:
         reader: Fresh from its source; it is pickled.
-        parts: What to read.
+        parts: The parts to read.
         folder: For the files that pass between the processes.
 
     Returns:
@@ -61,10 +61,11 @@ def read_elsewhere(
 def find_steps(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
     """Run ``act`` in a fork, and return the steps at which to kill a process.
 
-    A line that runs again and again, for each file say, counts the first two times and the last.
+    A line that runs again and again, such as for each file, counts the first two times and the
+    last.
 
     Args:
-        act: What is done.
+        act: The action.
         modules: Ends of the paths of the modules whose lines count.
 
     Returns:

@@ -1,7 +1,7 @@
 """The engine's side of one connector: sealed progress, and the live object.
 
-A run keeps offsets and states as a manifest would (through JSON) and hands them back at a restart.
-It has no tasks and no threads: that is what jobs on the ``Harness`` add.
+A run keeps offsets and states as a manifest would (through JSON) and restores them at a restart. It
+has no tasks and no threads: jobs on the ``Harness`` add these.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class Epoch:
 
 @dataclass
 class SourceRun:
-    """One source. ``on_start`` is told of each object that was started.
+    """One source.
+
+    ``on_start`` gets each started object.
 
     With ``is_publishing`` an epoch counts as published as soon as it is sealed.
     """

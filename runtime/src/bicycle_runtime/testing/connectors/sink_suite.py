@@ -69,7 +69,7 @@ class SinkSuite(Suite):
         disarm_faults()
         run.stop()
 
-    # --- what it says of itself --------------------------------------------------------------
+    # --- its declarations ----------------------------------------------------------------------
 
     def test_it_declares_the_guarantee_that_is_tested_here(
         self, run: SinkRun, case: SinkCase
@@ -384,7 +384,7 @@ def run_job(case: SinkCase, point: str) -> int:
         case.console = harness.console
         sink = harness.setup.sinks["out"]
         unseen_count = sink.dropped_count() if isinstance(sink, DropsRecords) else 0
-        # Which of the two writers took a record depends on the crash: no order is asked for.
+        # Either writer may take a record, depending on the crash: no order is required.
         output = Output(case, epochs=[[[value] for value in values]], written=values)
         output.check(unseen_count=unseen_count)
         return harness.crash_count

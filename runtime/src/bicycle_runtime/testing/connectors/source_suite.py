@@ -1,7 +1,7 @@
 """The rules for sources: bounded slices, replay, resume, killed jobs.
 
-They follow from the contract (``contract``): a source owns no
-progress, so that whatever dies, reading goes on exactly where the last sealed epoch ended.
+They follow from the contract (``contract``): a source owns no progress, so that after any crash
+reading continues exactly at the end of the last sealed epoch.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SourceSuite(Suite):
         yield run
         run.stop()
 
-    # --- what it says of itself --------------------------------------------------------------
+    # --- its declarations ----------------------------------------------------------------------
 
     def test_it_declares_the_guarantee_that_is_tested_here(
         self, run: SourceRun, case: SourceCase
@@ -96,7 +96,7 @@ class SourceSuite(Suite):
 
         assert run.source.describe(epoch.slices[0].shard, offsets[-1])
 
-    # --- what it reads -----------------------------------------------------------------------
+    # --- its records ---------------------------------------------------------------------------
 
     def test_it_gives_every_record_once(self, run: SourceRun, case: SourceCase) -> None:
         """Check that each record arrives once, and that an ending source ends."""
@@ -172,7 +172,7 @@ class SourceSuite(Suite):
             for batch in epoch.all_batches:
                 assert [expected[repr(value)] for value in batch.values] == metadata_of(batch)
 
-    # --- where it stands ---------------------------------------------------------------------
+    # --- its position --------------------------------------------------------------------------
 
     def test_offsets_rise_and_lie_in_their_slice(self, run: SourceRun, case: SourceCase) -> None:
         """Check that offsets rise strictly within the bounds of their slice."""
@@ -315,7 +315,7 @@ class SourceSuite(Suite):
 
         check(case, first.values + values_of(rest))
 
-    # The process goes on, so files that a killed worker held open are found by the collector.
+    # The process continues, so files that a killed worker held open are found by the collector.
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @pytest.mark.parametrize("point", FAULT_POINTS)
     def test_a_job_killed_at(self, case: SourceCase, point: str) -> None:

@@ -1,8 +1,8 @@
 """The conformance suite for backends of streams: the rules, to inherit.
 
-The author of a backend writes a *case* (where the streams are, with which options) and gets the
-rules by inheriting ``StreamSuite``. What a backend says of itself (``Capabilities``) is proven, and
-what it lacks must be refused. ``StreamLoadSuite`` sends 100,000 messages of 256 bytes.
+The author of a backend writes a *case* (the location of the streams, and their options) and gets
+the rules by inheriting ``StreamSuite``. A backend's declarations (``Capabilities``) are proven, and
+missing features must be refused. ``StreamLoadSuite`` sends 100,000 messages of 256 bytes.
 
 This package needs pytest, which the extra ``bicycle-runtime[testing]`` brings. A module with suites
 names the plugin ``bicycle_runtime.testing.connectors.plugin``.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pytest
 
-# Before the imports below: only then do failed assertions of the suite show what they compared.
+# Before the imports below: only then do failed assertions of the suite show the compared values.
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"

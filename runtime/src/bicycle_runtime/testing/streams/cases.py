@@ -35,9 +35,10 @@ class StreamCase(ABC):
 
     Attributes:
         word: The protocol of the backend.
-        guarantee: What its producers promise unless they are asked for more.
+        guarantee: The default guarantee of its producers.
         patience_s: How long one rule may take.
-        repeats_on_join: Whether a member that joins a group gets again what others hold.
+        repeats_on_join: Whether a member that joins a group gets again the messages that others
+            hold.
 
     Args:
         folder: A new directory for this test.
@@ -107,7 +108,7 @@ def play(
 
     Args:
         case: Where the streams are.
-        scenario: What is done with them.
+        scenario: The actions on them.
         options: Further options of the streamer.
     """
 

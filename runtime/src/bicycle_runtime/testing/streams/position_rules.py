@@ -96,7 +96,7 @@ class PositionRules(CaseRules):
                 return
             await send(streamer, key, range(3))
             consumer = await streamer.create_consumer(key, start="earliest", **how)
-            # Not more than this one: what is held already would come wherever it moves.
+            # Not more than this one: held messages would come wherever it moves.
             assert [message.payload for message in await consumer.next_batch(1)] == [b"0"]
             with pytest.raises(SeekError):
                 await consumer.rewind(At(_FAR))
