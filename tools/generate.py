@@ -13,6 +13,7 @@ import inspect
 import pkgutil
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +36,35 @@ from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 ErrorEntry = type[BicycleError] | ErrorRow[BicycleError]
+
+# First two digits of codes -> the area, and the packages that declare its errors.
+ERROR_AREAS = {
+    "10": ("SDK: graphs, parameters, functions", ("bicycle_sdk",)),
+    "11": ("Options and storage", ("bicycle_runtime.base",)),
+    "12": ("Records and keys", ("bicycle_runtime.records",)),
+    "13": ("State", ("bicycle_runtime.state",)),
+    "14": ("Operators and user functions", ("bicycle_runtime.operators",)),
+    "15": ("Checkpoints, savepoints and leases", ("bicycle_runtime.recovery",)),
+    "16": ("Plugins: discovery, loading, graph extraction", ("bicycle_runtime.extraction",)),
+    "17": ("Connectors: files, sockets, Kafka", ("bicycle_runtime.connectors",)),
+    "18": ("Execution on Spark", ("bicycle_runtime.engine",)),
+    "19": ("Jobs: start, stop, restart, upgrade", ("bicycle_runtime.jobs",)),
+    "20": ("Command line", ("bicycle_runtime.cli",)),
+    "21": ("Test harness", ("bicycle_runtime.testing",)),
+    "22": ("Development brokers and clusters", ("bicycle_runtime.dev",)),
+    "23": ("Service", ("bicycle_runtime.service",)),
+    "24": ("REST and gRPC API", ("bicycle_runtime.api",)),
+    "25": (
+        "Servers: addresses, TLS, subscribers",
+        ("bicycle_runtime.listening", "bicycle_runtime.subscriber_server"),
+    ),
+    "26": ("Streams", ("bicycle_runtime.streams", "bicycle_runtime.connectors")),
+    "27": ("Pipelines", ("bicycle_runtime.pipelines",)),
+    "28": ("PostgreSQL connectors", ("bicycle_runtime.connectors",)),
+    "29": ("Formats", ("bicycle_runtime.formats",)),
+    "30": ("Lake connectors: Delta Lake and Iceberg", ("bicycle_runtime.connectors",)),
+    "31": ("HTTP connector", ("bicycle_runtime.connectors",)),
+}
 
 BENCHMARKS = DOCS / "benchmarks.md"
 _BLOCK = re.compile(
@@ -111,18 +141,33 @@ def fill(text: str) -> str:
     return _BLOCK.sub(lambda m: f"{m['head']}\n{BLOCKS[m['name']]()}\n{m['tail']}", text)
 
 
+def error_areas_reference() -> str:
+    """Return a table of the ranges of error codes, with a link to the section of each area."""
+    import_all()
+    counts = Counter(_area_digits(entry) for _, entry in catalogue())
+    rows = []
+    for digits, (area, _) in ERROR_AREAS.items():
+        anchor = re.sub(r"[^\w -]", "", area.lower()).replace(" ", "-")
+        rows.append(f"| BIC-{digits}xx | [{area}](#{anchor}) | {counts[digits]} |")
+    return "\n".join(["| codes | area | errors |", "|---|---|---|", *rows, ""])
+
+
 def errors_reference() -> str:
-    """Return a section for each room and an entry for each error: a class, or a row."""
+    """Return a section for each area and an entry for each error: a class, or a row."""
     import_all()
     lines: list[str] = []
-    room = ""
-    for module, entry in catalogue():
-        if _room(module) != room:
-            room = _room(module)
-            lines += [f"## {room}", ""]
+    digits = ""
+    for _, entry in catalogue():
+        if _area_digits(entry) != digits:
+            digits = _area_digits(entry)
+            lines += [f"## {ERROR_AREAS[digits][0]}", ""]
         lines += [f"### {_heading(entry)}", "", _cause(entry), ""]
         lines += ["```", f"{entry.code} {entry.message}", f"  fix: {entry.fix}", "```", ""]
     return "\n".join(lines)
+
+
+def _area_digits(entry: ErrorEntry) -> str:
+    return entry.code.removeprefix("BIC-")[:2]
 
 
 def catalogue() -> list[tuple[str, ErrorEntry]]:
@@ -343,6 +388,7 @@ def metrics_reference() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "decisions": decisions_reference,
     "cli": cli_reference,
+    "error-areas": error_areas_reference,
     "errors": errors_reference,
     "log-events": _beside("log_events").log_events_reference,
     "metrics": metrics_reference,
@@ -414,11 +460,6 @@ def _epilog(text: str) -> list[str]:
 
 def _first_paragraph(documented: Any) -> str:
     return _cell(inspect.cleandoc(documented.__doc__ or "").split("\n\n")[0])
-
-
-def _room(module: str) -> str:
-    parts = module.split(".")
-    return "SDK" if parts[0] == "bicycle_sdk" else f"Room `{parts[1]}`"
 
 
 def _read(file: Path) -> str:

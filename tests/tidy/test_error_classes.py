@@ -16,29 +16,6 @@ from bicycle_sdk import errors as sdk_errors
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from tests.docs.scripts import load
 
-# Package -> first two digits of its codes. The longest matching package counts.
-CODE_RANGES = {
-    "bicycle_sdk": "10",
-    "bicycle_runtime.base": "11",
-    "bicycle_runtime.records": "12",
-    "bicycle_runtime.state": "13",
-    "bicycle_runtime.operators": "14",
-    "bicycle_runtime.recovery": "15",
-    "bicycle_runtime.extraction": "16",
-    "bicycle_runtime.connectors": "(17|26|28|30|31)",
-    "bicycle_runtime.engine": "18",
-    "bicycle_runtime.jobs": "19",
-    "bicycle_runtime.testing": "21",
-    "bicycle_runtime.cli": "20",
-    "bicycle_runtime.dev": "22",
-    "bicycle_runtime.formats": "29",
-    "bicycle_runtime.service": "23",
-    "bicycle_runtime.api": "24",
-    "bicycle_runtime.listening": "25",
-    "bicycle_runtime.subscriber_server": "25",
-    "bicycle_runtime.streams": "26",
-    "bicycle_runtime.pipelines": "27",
-}
 ROOT = Path(__file__).parents[2]
 REFERENCE = load("tools/generate.py")
 REFERENCE.import_all()
@@ -86,11 +63,19 @@ def test_an_error_that_lacks_a_fact_of_its_text_cannot_be_made():
                 entry(**{other: value for other, value in facts.items() if other != name})
 
 
-def test_a_code_lies_in_the_range_of_its_room():
+def test_a_code_is_in_the_range_of_its_area():
     for module, entry in CATALOGUE:
-        room = max((r for r in CODE_RANGES if f"{module}.".startswith(f"{r}.")), key=len)
+        _, packages = REFERENCE.ERROR_AREAS[entry.code.removeprefix("BIC-")[:2]]
 
-        assert re.fullmatch(rf"BIC-{CODE_RANGES[room]}\d\d", entry.code), entry
+        assert re.fullmatch(r"BIC-\d{4}", entry.code), entry
+        assert any(f"{module}.".startswith(f"{package}.") for package in packages), entry
+
+
+def test_each_area_has_errors_and_its_own_title():
+    titles = [title for title, _ in REFERENCE.ERROR_AREAS.values()]
+
+    assert len(set(titles)) == len(titles)
+    assert {entry.code[4:6] for entry in ENTRIES} == set(REFERENCE.ERROR_AREAS)
 
 
 def test_each_code_has_one_entry():
