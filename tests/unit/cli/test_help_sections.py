@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-SECTIONS = ["What runs", "Job and checkpoints", "Where the job runs", "Epochs and state"]
+SECTIONS = ["Common options", "State and checkpoints", "Restarts", "Spark", "Advanced"]
 
 
 @pytest.mark.parametrize("command", ["run", "submit"])
@@ -17,9 +17,9 @@ def test_every_option_stands_in_one_section(shell, command):
     assert len(flags) == len(set(flags))
     where = {title: text.index(f"\n{title}:\n") for title in titles}
     for flag, title in [
-        ("--plugin", "What runs"), ("--name", "Job and checkpoints"), ("--json", "Other options"),
-        ("--parallelism", "Where the job runs"), ("--conf", "Where the job runs"),
-        ("--epoch-target-ms", "Epochs and state"),
+        ("--plugin", "Common options"), ("--name", "Common options"), ("--json", "Other options"),
+        ("--state-backend", "State and checkpoints"), ("--restart-attempts", "Restarts"),
+        ("--conf", "Spark"), ("--epoch-target-ms", "Advanced"),
     ]:  # fmt: skip
         place = re.search(rf"^  (?:-\w, )?{flag}\b", text, re.MULTILINE).start()
         last = max(each for each in where.values() if each < place)

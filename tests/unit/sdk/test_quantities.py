@@ -13,7 +13,7 @@ def test_an_error_shows_durations_and_the_end_of_time_in_words():
 
     facts = {"operator": "f", "count": 7, "key": "k", "function": "F", "domain": "event"}
     runaway = RUNAWAY_TIMERS(**facts, time_ms=5, reached_ms=WATERMARK_MAX)
-    assert "although that time is already at the end;" in runaway.summary
+    assert "but that time is already at the end;" in runaway.summary
 
 
 def test_a_duration_has_no_unit_of_nothing():

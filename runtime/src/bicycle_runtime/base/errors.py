@@ -140,7 +140,7 @@ class UnsafePathError(BicycleError):
     code = "BIC-1139"
     message = "path {path!r} is rejected: {problem}"
     fix = (
-        "do not use this savepoint or checkpoint directory unless you know who changed it: Bicycle "
+        "do not use this savepoint or checkpoint directory unless you trust its source: Bicycle "
         "never writes such paths; nothing was read, written or removed at that path"
     )
 

@@ -38,7 +38,15 @@ _dir_option = folder_option(
 )
 
 
-@click.group("dev", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "dev",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle dev kafka start",
+        "bicycle dev cluster start",
+    ),
+)
 @answers
 @click.pass_context
 def dev_command(context: click.Context, *, as_json: bool) -> None:
@@ -49,7 +57,16 @@ def dev_command(context: click.Context, *, as_json: bool) -> None:
 dev_command.add_command(cluster_command)
 
 
-@dev_command.group("kafka", cls=CommandGroup, invoke_without_command=True)
+@dev_command.group(
+    "kafka",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle dev kafka start",
+        "bicycle dev kafka status",
+        "bicycle dev kafka stop",
+    ),
+)
 @answers
 @click.pass_context
 def kafka_command(context: click.Context, *, as_json: bool) -> None:

@@ -28,7 +28,16 @@ _dir_option = folder_option(
 )
 
 
-@click.group("cluster", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "cluster",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle dev cluster start",
+        "bicycle dev cluster status",
+        "bicycle dev cluster stop",
+    ),
+)
 @answers
 @click.pass_context
 def cluster_command(context: click.Context, *, as_json: bool) -> None:

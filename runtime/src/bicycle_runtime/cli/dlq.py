@@ -23,7 +23,15 @@ _SPARE_COLUMNS = ("size", "your code")
 _REPLAY = JOB_OPERATIONS["replay_letters"]
 
 
-@click.group("dlq", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "dlq",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle dlq list wordcount",
+        "bicycle dlq replay wordcount --all",
+    ),
+)
 @answers
 @click.pass_context
 def dlq_command(context: click.Context, *, as_json: bool) -> None:

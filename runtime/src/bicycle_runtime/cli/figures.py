@@ -37,7 +37,7 @@ def metrics_command(*, job: str | None, as_json: bool) -> None:
 def workers_command(*, as_json: bool) -> None:
     """Show the processes of running jobs with CPU and memory.
 
-    The processes are drivers, their Java and Python processes on the machine on which the jobs
+    The list has the drivers and their Java and Python processes on the machine where the jobs
     were started. Workers on other hosts of a cluster are not included.
     """
     found = reached_jobs().workers()

@@ -80,7 +80,6 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
     epilog=examples(
         "bicycle status wordcount",
         "bicycle status wordcount --json",
-        "bicycle status wordcount --exit-code",
         "bicycle status",
     ),
 )

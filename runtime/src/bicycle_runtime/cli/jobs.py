@@ -17,7 +17,14 @@ from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview,
 __all__ = ["jobs_command"]
 
 
-@click.group("jobs", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "jobs",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle jobs prune --older-than 30d",
+    ),
+)
 @answers
 @click.pass_context
 def jobs_command(context: click.Context, *, as_json: bool) -> None:

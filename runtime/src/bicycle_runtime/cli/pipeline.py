@@ -22,7 +22,15 @@ __all__ = ["pipeline_command"]
 _FILE = click.argument("file", shell_complete=file_names)
 
 
-@click.group("pipeline", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "pipeline",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle pipeline new clicks.toml",
+        "bicycle pipeline test clicks.toml",
+    ),
+)
 @answers
 @click.pass_context
 def pipeline_command(context: click.Context, *, as_json: bool) -> None:

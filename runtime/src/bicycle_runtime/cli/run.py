@@ -32,15 +32,29 @@ _JOB_OPTIONS = describe(JobOptions)
 _ENGINE_OPTIONS = describe(EngineOptions)
 
 
-_WHERE = ("parallelism", "master", "cluster_timeout_ms", "spark")
-_WHAT = ("plugin", "pipeline", "plugin_env", "params", "params_file", "functions_of_plugins")
-_SECTIONS = {
-    "What runs": (*_WHAT, "wheel", "lock"),
-    "Job and checkpoints": tuple(
-        info.name for info in _JOB_OPTIONS if info.name not in (*_WHERE, *_WHAT)
+_GROUPS = {
+    "Common options": (
+        *("plugin", "pipeline", "plugin_env", "params", "params_file", "wheel", "lock"),
+        *("name", "checkpoint_dir", "from_", "parallelism", "mode", "follow"),
+        *("latency_target_ms", "http_port"),
     ),
-    "Where the job runs": _WHERE,
-    "Epochs and state": tuple(info.name for info in _ENGINE_OPTIONS),
+    "State and checkpoints": (
+        *("state_backend", "state_dir", "checkpoint_interval_ms", "retained_epochs"),
+        *("retained_age_ms", "allow_dropped_state", "trust", "savepoint_key", "no_pickle"),
+        *("state_cache_entries", "state_block_cache_bytes", "state_write_buffer_bytes"),
+    ),
+    "Restarts": (
+        *("restart_attempts", "restart_delay_ms", "restart_delay_max_ms", "on_data_loss"),
+        *("watchdog_timeout_ms", "epoch_stall_timeout_ms", "stop_timeout_ms"),
+    ),
+    "Spark": ("master", "cluster_timeout_ms", "spark"),
+}
+_IN_GROUPS = {name for names in _GROUPS.values() for name in names}
+_SECTIONS = {
+    **_GROUPS,
+    "Advanced": tuple(
+        info.name for info in (*_JOB_OPTIONS, *_ENGINE_OPTIONS) if info.name not in _IN_GROUPS
+    ),
 }
 
 
@@ -93,7 +107,6 @@ def _check_pipeline(job: str) -> None:
     epilog=examples(
         "bicycle run clicks.py --set input=clicks.csv",
         "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
-        "bicycle run --plugin wordcount --params job.toml --parallelism 4",
         "bicycle run --config pipeline.toml",
     ),
 )
@@ -172,8 +185,8 @@ def submit_command(
 ) -> None:
     """Submit a job to the background and print its id.
 
-    The command returns when the job runs, or with an error if the start fails. list, status,
-    logs, stop and cancel take the id.
+    The command returns when the job runs, or with an error if the start fails. Pass the id to
+    list, status, logs, stop and cancel.
 
     With --wheel, the wheel is uploaded to a service, which installs it in a separate
     environment and runs the job with this version. If --service or BICYCLE_SERVICE names a

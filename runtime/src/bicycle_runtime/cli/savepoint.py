@@ -43,7 +43,15 @@ _SPARE_COLUMNS = ("files", "records", "plugin")
 _JOB_HELP = "Treat URL as the name of a savepoint of this job."
 
 
-@click.group("savepoint", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "savepoint",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle savepoint create wordcount",
+        "bicycle savepoint list wordcount",
+    ),
+)
 @answers
 @click.pass_context
 def savepoint_command(context: click.Context, *, as_json: bool) -> None:
@@ -182,7 +190,7 @@ def restore_command(*, as_json: bool, **given: Any) -> None:
 
     The savepoint becomes the last epoch of the directory, and a job that runs with the same
     --checkpoint-dir and --name continues from it. `bicycle run --from` does both in one step.
-    With --service, paths are those of the machine of the service.
+    With --service, paths are paths on the machine of the service.
     """
     located = {name: _absolute(given[name]) for name in ("url", "checkpoint_dir", "savepoint_key")}
     perform(JOB_OPERATIONS["restore"], "", {**given, **located}, as_json=as_json)

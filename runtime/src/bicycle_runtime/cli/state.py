@@ -38,7 +38,15 @@ _LS_HEADINGS = (
 )  # fmt: skip
 
 
-@click.group("state", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "state",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle state ls --job wordcount",
+        "bicycle state get --job wordcount --operator counts --key ada",
+    ),
+)
 @answers
 @click.pass_context
 def state_command(context: click.Context, *, as_json: bool) -> None:

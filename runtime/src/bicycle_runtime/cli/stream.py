@@ -42,7 +42,15 @@ _STARTS = {"start": "earliest", "end": "latest"}
 _LAST_COUNT = 10
 
 
-@click.group("stream", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "stream",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle stream cat file://./events.ss/orders",
+        "bicycle stream top kafka://localhost:9092/",
+    ),
+)
 @answers
 @click.pass_context
 def stream_command(context: click.Context, *, as_json: bool) -> None:

@@ -60,8 +60,9 @@ def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None
     """Check a .ss file for damage; the exit code is 1 if damage was found.
 
     The head of a message has no checksum. Therefore decreasing sequence numbers or times within
-    a shard, and messages that contradict a beacon, also count as damage. A jump of the sequence
-    number is shown as a gap: a message may be missing, as after a repair.
+    a shard, and messages that contradict a beacon (a summary within the file), also count as
+    damage. A jump of the sequence number is shown as a gap: a message may be missing, as after
+    a repair.
     """
     report = verify(file)
     _tell(report, None, as_json=as_json)

@@ -38,7 +38,15 @@ def _config(what: str) -> Callable[[F], F]:
     )
 
 
-@click.group("topics", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "topics",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle stream topics list kafka://localhost:9092/",
+        "bicycle stream topics create kafka://localhost:9092/orders --shards 4",
+    ),
+)
 @answers
 @click.pass_context
 def topics_command(context: click.Context, *, as_json: bool) -> None:

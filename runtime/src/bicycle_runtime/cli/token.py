@@ -22,7 +22,15 @@ _BY = "command line"
 _ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
 
 
-@click.group("token", cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    "token",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle token create ada --role operator",
+        "bicycle token list",
+    ),
+)
 @answers
 @click.pass_context
 def token_command(context: click.Context, *, as_json: bool) -> None:

@@ -143,7 +143,6 @@ def door_options(command: Any) -> Any:
     "up",
     epilog=examples(
         "bicycle up",
-        "bicycle up --port 9100 --detach",
         "bicycle up --require-auth",
         "bicycle up --host 0.0.0.0 --name jobs.example --tls-cert cert.pem --tls-key key.pem",
     ),

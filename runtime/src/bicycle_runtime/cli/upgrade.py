@@ -24,7 +24,6 @@ _OPTIONS = [info for info in UPGRADE.option_infos if info.name != "digest"]
         "bicycle upgrade clicks --wheel dist/clicks-2.0-py3-none-any.whl",
         "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --plan-only",
         "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --strategy blue-green",
-        "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --epochs 10 --watch-ms 300000",
     ),
 )
 @click.argument("job", shell_complete=job_names)
@@ -56,7 +55,7 @@ def upgrade_command(
 
     The wheel is uploaded to the service of the job and compared with the last epoch: if the
     version does not match the state, the job is unchanged. Otherwise the job stops after an
-    epoch, the new version continues from there, and is watched. If it fails or restarts, the
+    epoch, the new version continues from there and is monitored. If it fails or restarts, the
     former version continues after the last sealed epoch, and the command fails. No record is
     read or published twice.
 

@@ -12,8 +12,8 @@ class EpochFailedError(BicycleError):
     message = "epoch {epoch} of job {job!r} failed: {reason}"
     fix = (
         "check the logs of the workers. Earlier epochs are intact, and the job restarts "
-        "automatically according to its restart strategy; after the last attempt, the same command "
-        "continues the job"
+        "automatically according to its restart strategy; if all attempts fail, run the same "
+        "command again to continue"
     )
 
 
@@ -29,7 +29,7 @@ WORKER_ENDED = EpochFailedError.row(
     ),
     fix=(
         "{hint}. Earlier epochs are intact, and the job restarts automatically according to its "
-        "restart strategy; after the last attempt, the same command continues the job"
+        "restart strategy; if all attempts fail, run the same command again to continue"
     ),
 )
 
@@ -90,8 +90,8 @@ EXECUTORS_LOST = EpochFailedError.row(
     cause="All executors of a job were lost, and no executor was available again in time.",
     fix=(
         "start the workers of the cluster again. The job restarts automatically according to its "
-        "restart strategy; after the last attempt, the same command continues from the last sealed "
-        "epoch"
+        "restart strategy; if all attempts fail, run the same command again to continue from the "
+        "last sealed epoch"
     ),
 )
 
@@ -102,9 +102,9 @@ class SparkLostError(BicycleError):
     code = "BIC-1803"
     message = "the Java process of Spark ended with {how} during epoch {epoch} of job {job!r}"
     fix = (
-        "no action needed while the restart strategy of the job restarts it automatically. SIGKILL "
-        "often means too little memory (`dmesg`; --conf spark.driver.memory). After the last "
-        "attempt, the same command continues from the last sealed epoch"
+        "no action needed: the job restarts automatically according to its restart strategy. "
+        "SIGKILL often means too little memory (`dmesg`; --conf spark.driver.memory). If all "
+        "attempts fail, run the same command again to continue from the last sealed epoch"
     )
 
 

@@ -159,7 +159,7 @@ FOREIGN_SAVEPOINT = BicycleError.row(
     "run any code",
     cause="A job is started from state that another home created; loading it may run any code.",
     fix=(
-        "add --trust if you know who created it, --savepoint-key FILE if it was signed with a key "
+        "add --trust if you trust its creator, --savepoint-key FILE if it was signed with a key "
         "that you have, or --no-pickle to load no pickles; nothing was read or copied"
     ),
 )
@@ -199,8 +199,8 @@ DRIVER_DIED = BicycleError.row(
     cause="The driver of a submitted job ended without a report.",
     fix=(
         "check the end of `bicycle logs {job}`; SIGKILL often means too little memory. A "
-        "supervisor restarts the driver according to the restart strategy of the job; after the "
-        "last attempt, submit the job again, which continues after its last sealed epoch"
+        "supervisor restarts the driver according to the restart strategy of the job; if all "
+        "attempts fail, submit the job again to continue from its last sealed epoch"
     ),
 )
 

@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 ADDRESS_REFUSED = BicycleError.row(
     "BIC-2501",
-    "{host!r} is {found} and reachable from other machines, but {missing}; nothing was started",
+    "{host!r} ({found}) is reachable from other machines, but {missing}; nothing was started",
     cause="Other machines could reach the service and run code as its user.",
     fix=(
         "create a token with `bicycle token create NAME --role admin`, and set --tls-cert FILE "

@@ -105,7 +105,7 @@ ENDLESS_TIMERS = BicycleError.row(
 RUNAWAY_TIMERS = BicycleError.row(
     "BIC-1426",
     "operator {operator!r}: {function} has fired more than {count} timers of key {key} in one "
-    "epoch, the last for {domain} time {time_ms}, although that time is already "
+    "epoch; the last was set for {domain} time {time_ms}, but that time is already "
     "{reached_ms:moment}; this epoch was not published",
     cause="A function repeatedly sets timers for times in the past, so that a round never ends.",
     fix=(

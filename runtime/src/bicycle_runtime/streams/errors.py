@@ -312,7 +312,7 @@ FRAME_REFUSED = StreamError.row(
     "BIC-2648",
     "{address} sent a frame that cannot be received: {reason}; its connection was closed",
     cause="A frame is larger than frame_bytes_max, not UTF-8, or violates the WebSocket protocol.",
-    fix="see who sends it, or raise frame_bytes_max; messages on a new connection are received",
+    fix="check the sender, or raise frame_bytes_max; messages on a new connection are received",
 )
 RECEIVED_LINE_TOO_LONG = StreamError.row(
     "BIC-2655",
@@ -324,7 +324,10 @@ STANDARD_INPUT_UNREADABLE = StreamError.row(
     "BIC-2656",
     "{address} cannot be read: {reason}",
     cause="The standard input is closed, a folder or a damaged device, or a line has no end.",
-    fix="connect a file, a pipe or a terminal: … | bicycle stream produce URL, or < FILE",
+    fix=(
+        "redirect the standard input from a file or a pipe: … | bicycle stream produce URL, or < "
+        "FILE"
+    ),
 )
 OUTPUT_CLOSED = StreamError.row(
     "BIC-2658",

@@ -72,7 +72,9 @@ class WebhookOptions:
         )
     )
     filter: object = option(None, doc="Filter of the posted messages, as for subscriptions.")
-    dead_letters: str = option(doc="Address of the stream for messages that are given up.")
+    dead_letters: str = option(
+        doc="Address of the stream for messages whose delivery failed permanently."
+    )
     start: Start = option("latest", doc="Start position of the first run.")
     request_timeout_ms: int = option(
         10_000, low=100, high=600_000, doc="Time limit for a response."

@@ -62,7 +62,7 @@ class ParquetSinkOptions(TableOptions):
 
     path: str = option(doc="Output directory, or a URL such as s3://bucket/folder.")
     partition_by: Literal["none", "field", "date"] = option(
-        "none", doc="Subfolders: none, field=value for each value of a field, or dt=date."
+        "none", doc="Subfolders: `none`, field=value for each value of a field, or dt=date."
     )
     partition_field: str = option(
         "", doc="Partition field; for dates it may be empty to use the event time of the record."

@@ -130,7 +130,7 @@ KAFKA_DELIVERY_FAILED = BicycleError.row(
 KAFKA_PUBLISH_REFUSED = BicycleError.row(
     "BIC-1768",
     "vertex {vertex!r}, writer {writer}: Kafka topic {topic!r} rejected the output of epoch "
-    "{epoch}: {reason}; the output of this writer is kept, none of it is visible",
+    "{epoch}: {reason}; the output of this writer is kept but not visible",
     cause="The brokers rejected the output of a sealed epoch for a permanent reason.",
     fix="{hint}; then start the job again, which publishes this epoch first",
 )

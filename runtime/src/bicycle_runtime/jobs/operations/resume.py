@@ -36,7 +36,7 @@ RESUME = OperationKind(
     question="{job} is started with the plugin, parameters and options of its last start. It "
     "continues after epoch {epoch}: no record is lost, and none is read twice.",
     help="The job uses the plugin, parameters, options and working directory of its last start, "
-    "and runs in the background. No record is lost or read twice. Environment variables are those "
-    "of this command, or of the service with --service.",
+    "and runs in the background. No record is lost or read twice. Environment variables come "
+    "from this command, or from the service with --service.",
     examples=("bicycle resume wordcount", "bicycle resume wordcount --service URL"),
 )

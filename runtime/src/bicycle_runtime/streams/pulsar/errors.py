@@ -61,8 +61,8 @@ DEDUPLICATION_OFF = StreamUnsupportedError.row(
         "detect this."
     ),
     fix=(
-        "enable it for the namespace (pulsar-admin namespaces set-deduplication --enable) and "
-        "check admin_url, or send at-least-once"
+        "enable deduplication for the namespace (pulsar-admin namespaces set-deduplication "
+        "--enable) and check admin_url, or send at-least-once"
     ),
 )
 NOT_TEXT = StreamUnsupportedError.row(
@@ -70,8 +70,8 @@ NOT_TEXT = StreamUnsupportedError.row(
     "{backend} does not support the key or the headers of a message for {key!r}: {reason}",
     cause="Keys and properties of Pulsar are texts, and a property has one value.",
     fix=(
-        "send UTF-8, or base64 for binary data, and each header once and with a value; nothing was "
-        "sent"
+        "send UTF-8 text, or base64 for binary data; set each header only once, with a value; "
+        "nothing was sent"
     ),
 )
 ADMIN_UNREACHABLE = StreamConnectError.row(
