@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from tests.kafka.counting import Load
+from tests.kafka.kafka_feeding import source_run
 from tests.kafka.light_driver import LightSite
 from tests.kafka.strikes import QUICK_COUNTS
 from tests.kafka_broker import create_topic
@@ -120,3 +121,18 @@ def quick_site(load: Load, new_site: Callable[[str], JobSite]) -> JobSite:
     install(site.plugins, QUICK_COUNTS)
     site.params = dict(load.params)
     return site
+
+
+@pytest.fixture
+def reading(kafka_broker, tmp_path):
+    """Make and start sources, of the common broker unless the test has another; stop them."""
+    runs = []
+
+    def start(*arguments, broker=kafka_broker, **properties):
+        run = source_run(broker, tmp_path, *arguments, **properties).start()
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        run.stop()

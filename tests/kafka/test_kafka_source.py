@@ -33,22 +33,6 @@ from tests.kafka.kafka_feeding import (
 from tests.kafka_broker import create_topic
 from tests.raising import raises
 
-
-@pytest.fixture
-def reading(kafka_broker, tmp_path):
-    """Make and start sources of the common broker; they are stopped after the test."""
-    runs = []
-
-    def start(*arguments, **properties):
-        run = source_run(kafka_broker, tmp_path, *arguments, **properties).start()
-        runs.append(run)
-        return run
-
-    yield start
-    for run in runs:
-        run.stop()
-
-
 # --- where reading starts ------------------------------------------------------------------------
 
 

@@ -15,25 +15,10 @@ from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.contract import Budget
 from bicycle_runtime.testing.connectors.running import eventually
-from tests.kafka.kafka_feeding import ONE, feed, source_run, values
+from tests.kafka.kafka_feeding import ONE, feed, values
 from tests.kafka_broker import create_topic
 
 FEW = Budget(record_count=5, byte_count=1 << 20, parallelism=1)
-
-
-@pytest.fixture
-def reading(kafka_broker, tmp_path):
-    """Make and start sources of the common broker; they are stopped after the test."""
-    runs = []
-
-    def start(broker=kafka_broker, **properties):
-        run = source_run(broker, tmp_path, **properties).start()
-        runs.append(run)
-        return run
-
-    yield start
-    for run in runs:
-        run.stop()
 
 
 @pytest.fixture
@@ -304,7 +289,7 @@ def test_a_broker_that_ends_is_an_outage_that_ends_by_itself(
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
     feed(broker, "t", numbers(20))
-    run = begun(reading(broker, topics=["t"], discovery_ms=100))
+    run = begun(reading(broker=broker, topics=["t"], discovery_ms=100))
 
     with caplog.at_level(logging.INFO):
         getattr(broker, end)()
@@ -326,7 +311,7 @@ def test_a_task_waits_for_a_broker_that_is_killed_and_started_again(new_kafka_br
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t")
     feed(broker, "t", numbers(20))
-    run = reading(broker, topics=["t"])
+    run = reading(broker=broker, topics=["t"])
     see_messages(run)
     slices = run.source.plan(ONE)
     broker.kill()
@@ -346,7 +331,7 @@ def test_a_hanging_broker_is_an_outage_and_polls_stay_short(new_kafka_broker, re
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t")
     feed(broker, "t", numbers(20))
-    run = begun(reading(broker, topics=["t"]))
+    run = begun(reading(broker=broker, topics=["t"]))
 
     broker.pause()
     try:
@@ -361,7 +346,7 @@ def test_partitions_without_a_fresh_answer_are_not_idle(new_kafka_broker, readin
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
     feed(broker, "t", numbers(5))
-    run = begun(reading(broker, topics=["t"]))
+    run = begun(reading(broker=broker, topics=["t"]))
     both = {"t/0", "t/1"}
     eventually(lambda: not run.source.poll().unknown_shards)
 

@@ -6,24 +6,9 @@ import pytest
 from confluent_kafka import Producer
 
 from bicycle_runtime.contract import Budget
-from tests.kafka.kafka_feeding import ONE, feed, feed_transactions, source_run, values
+from tests.kafka.kafka_feeding import ONE, feed, feed_transactions, values
 
 FEW = Budget(record_count=3, byte_count=1 << 20, parallelism=1)
-
-
-@pytest.fixture
-def reading(kafka_broker, tmp_path):
-    """Make and start sources of the common broker; they are stopped after the test."""
-    runs = []
-
-    def start(**properties):
-        run = source_run(kafka_broker, tmp_path, **properties).start()
-        runs.append(run)
-        return run
-
-    yield start
-    for run in runs:
-        run.stop()
 
 
 @pytest.fixture
