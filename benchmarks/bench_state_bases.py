@@ -152,7 +152,7 @@ class Run:
             state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=ranges)
             ranges = restore_ranges(
                 state, scope=StateScope.KEY_GROUPS, group_count=GROUPS, parallelism=parallelism,
-                place=("job", "op"),
+                owner=("job", "op"),
             )  # fmt: skip
             slowest, ranges = self._moved(ranges)
             self.found.rescale_s[f"to {parallelism}"] = slowest

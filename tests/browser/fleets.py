@@ -237,7 +237,7 @@ def fill(fleet: Fleet) -> None:
     fleet.put("orders-eu", state=JobState.FAILED, error=error, ended_ms=ended, epoch=10_204)
     note = RestartNote(
         time_ms=ended, code="BIC-2301", message="the broker does not answer", epoch=77, attempt=2,
-        delay_ms=10_000, place="clicks/3 at 88,102",
+        delay_ms=10_000, position="clicks/3 at 88,102",
     )  # fmt: skip
     fleet.put("payments", state=JobState.RESTARTING, restarts=[note], restart_count=3, epoch=77)
     fleet.put(

@@ -181,7 +181,7 @@ def test_a_bundle_holds_nothing_of_the_environment(cage, monkeypatch):
 
     bundle = cage.extract(GOOD)
     data = bundle.to_bytes()
-    placeless = replace(bundle, graph=bundle.graph.with_places({})).to_bytes()
+    placeless = replace(bundle, graph=bundle.graph.with_locations({})).to_bytes()
 
     assert b"hush-hush" not in data
     # Where the job's calls stand is for errors; nothing else knows the place of installation.

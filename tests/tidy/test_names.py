@@ -2,7 +2,9 @@
 
 import ast
 import re
+import tokenize
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,10 @@ REPLACED = {
     "parcel": ("shuffle block", ()),
     "pin": ("operator id", ()),
     "section": ("change set", ("cli/", "webui/")),
+    "place": (
+        "location, folder, partition, shard, position, offset, target, index or savepoint",
+        ("layouts/bundle.py", "task_results.py"),  # A stored name, and a method that Spark calls.
+    ),
     "spot": ("window key, row key", ()),
     "strip": ("slice", ("extraction/tracebacks.py",)),
     "telling": ("what it tells of", ()),
@@ -142,6 +148,23 @@ def test_words_of_our_own_do_not_come_back_where_the_field_has_one(word):
     }
 
     assert found == {}, f"say {instead}"
+
+
+def test_no_identifier_is_called_a_place():
+    """The word has nine meanings; ``REPLACED`` lists the words that have one."""
+    found = {
+        (path.relative_to(ROOT).as_posix().partition("/src/")[2], token.string)
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for token in tokenize.generate_tokens(StringIO(path.read_text("utf-8")).readline)
+        if token.type == tokenize.NAME and {"place", "places"} & set(parts(token.string))
+    }
+
+    assert found == {
+        ("bicycle_runtime/engine/spark/task_results.py", "addInPlace"),  # Spark calls it.
+        ("bicycle_runtime/extraction/bundle.py", "places"),  # A stored name, like the next.
+        ("bicycle_runtime/layouts/bundle.py", "places"),
+    }
 
 
 def test_functions_are_named_by_what_they_do():

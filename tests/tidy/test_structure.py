@@ -39,7 +39,6 @@ STAND_ALONE = frozenset(
         "cli.stream_page",
         "connectors.builtin",
         "connectors.files.zstd",
-        "connectors.kafka.idle_rest",
         "connectors.stream_clients.losses",
         "connectors.stream_clients.sent",
         "extraction.neighbors",

@@ -34,7 +34,7 @@ class VertexDraft:
 
     ``follows`` is the vertex whose parallelism is taken over when no parallelism is set.
     ``input_type`` and ``output_type`` are record types, None when unknown. ``serves`` is the vertex
-    that this vertex is a part of: id, key groups and error policy follow it. ``place`` is the
+    that this vertex is a part of: id, key groups and error policy follow it. ``location`` is the
     location of the call that made it.
     """
 
@@ -56,7 +56,7 @@ class VertexDraft:
     output_type: Any = None
     follows: VertexDraft | None = None
     serves: VertexDraft | None = None
-    place: str | None = None
+    location: str | None = None
 
     @property
     def final_id(self) -> str:
@@ -68,7 +68,7 @@ class VertexDraft:
     @property
     def title(self) -> str:
         """The vertex as errors of the graph name it."""
-        made = f", {self.place}" if self.place else ""
+        made = f", {self.location}" if self.location else ""
         return f"{self.final_id!r} ({self.name}{'' if self.uid else ' without uid'}{made})"
 
     def final_parallelism(self, default: int) -> int:
@@ -106,7 +106,7 @@ class GraphDraft:
         """Add a vertex and assign the next id: ``vertex_1``, ``vertex_2``, …."""
         own = sum(other.serves is None for other in self.vertices) + (vertex.serves is None)
         vertex.id = f"vertex_{own}"
-        vertex.place = calling_location()
+        vertex.location = calling_location()
         self.vertices.append(vertex)
         return vertex
 
@@ -160,7 +160,7 @@ class GraphDraft:
             output_type=type_name(vertex.output_type),
             on_error=setting.on_error,
             payloads=tuple(sorted(_payloads_of(vertex))),
-            place=vertex.place,
+            location=vertex.location,
         )
 
     def _built_edge(self, edge: EdgeDraft) -> Edge:
@@ -183,7 +183,7 @@ class GraphDraft:
     def _uid_problems(self) -> Iterator[str]:
         owners: defaultdict[str, list[str]] = defaultdict(list)
         for vertex in self.vertices:
-            made = f", {vertex.place}" if vertex.place else ""
+            made = f", {vertex.location}" if vertex.location else ""
             owners[vertex.final_id].append(f"{vertex.id} ({vertex.name}{made})")
         for uid, labels in owners.items():
             if len(labels) > 1:

@@ -83,8 +83,8 @@ class BicycleError(Exception):
             self.code, self.message, self.fix = row.code, row.message, row.fix
 
     def __str__(self) -> str:
-        place = self.facts.get("location") or self.facts.get("made")
-        at = f"\n  at {place}" if place and str(place) not in self.summary else ""
+        location = self.facts.get("location") or self.facts.get("made")
+        at = f"\n  at {location}" if location and str(location) not in self.summary else ""
         return f"{self.code} {self.summary}{at}\n  fix: {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -217,7 +217,7 @@ class SecretError(BicycleError):
     """A secret is missing where its reference points. Errors never contain secrets."""
 
     code = "BIC-1009"
-    message = "secret not found: {kind} {place!r} {problem}"
+    message = "secret not found: {kind} {location!r} {problem}"
     fix = "set the variable, or make the file readable, on every host where the job runs"
 
 

@@ -219,7 +219,7 @@ def _text_of(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Secret):
-        return f"{value.kind}:{value.place}"
+        return f"{value.kind}:{value.location}"
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"
     return "" if value is None else str(value)

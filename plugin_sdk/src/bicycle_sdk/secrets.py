@@ -30,10 +30,10 @@ class Secret:
     """
 
     kind: Literal["env", "file"]
-    place: str
+    location: str
 
     def __post_init__(self) -> None:
-        if not self.place:
+        if not self.location:
             raise StreamDefinitionError(
                 call=f"Secret.{self.kind}",
                 problem="the location of the secret is empty",
@@ -57,11 +57,11 @@ class Secret:
         Raises:
             ValueError: it is neither; the message does not have the text, which may be a secret.
         """
-        kind, _, place = text.partition(":")
-        if kind == "env" and place:
-            return cls.env(place)
-        if kind == "file" and place:
-            return cls.file(place)
+        kind, _, location = text.partition(":")
+        if kind == "env" and location:
+            return cls.env(location)
+        if kind == "file" and location:
+            return cls.file(location)
         raise ValueError("expected a reference, got another value (not shown)")
 
     def reveal(self) -> str:
@@ -74,17 +74,19 @@ class Secret:
             SecretError: the variable is not set, or the file cannot be read.
         """
         if self.kind == "env":
-            if self.place in os.environ:
-                return os.environ[self.place]
-            raise SecretError(kind="environment variable", place=self.place, problem="is not set")
+            if self.location in os.environ:
+                return os.environ[self.location]
+            raise SecretError(
+                kind="environment variable", location=self.location, problem="is not set"
+            )
         try:
-            return Path(self.place).read_text(encoding="utf-8").rstrip("\r\n")
+            return Path(self.location).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
         except UnicodeDecodeError:
             problem = "is not UTF-8 text"
-        raise SecretError(kind="file", place=self.place, problem=problem)
+        raise SecretError(kind="file", location=self.location, problem=problem)
 
     def to_json(self) -> dict[str, dict[str, str]]:
         """Return the reference as it is in a graph."""
-        return {"secret": {self.kind: self.place}}
+        return {"secret": {self.kind: self.location}}

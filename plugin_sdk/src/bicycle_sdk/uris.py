@@ -27,9 +27,9 @@ from bicycle_sdk.sinks.addresses import (
     given_options,
     is_stream_file,
     payload_options,
-    place_of_socket,
     pulsar_options,
     redis_options,
+    socket_address,
     tls_options,
 )
 
@@ -183,7 +183,7 @@ def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescrip
     if query.text("journal") not in (None, "true"):
         hint = "use socket://127.0.0.1:9999/KEY to connect; it has no journal by default"
         raise address_error("a listening socket always has a journal", hint)
-    host, port = place_of_socket(parts)
+    host, port = socket_address(parts)
     return connectors.socket_source(host=host, port=port)
 
 

@@ -43,7 +43,7 @@ def test_a_bug_is_told_in_the_shape_of_every_error(ask, caplog, method):
         found = ask(method, "/broken", b"{}", origin=f"http://{HOST}")
 
     assert found.code == 500
-    assert found.json.keys() == {"code", "message", "fix", "place"}
+    assert found.json.keys() == {"code", "message", "fix", "location"}
     assert found.json["code"] == "BIC-2499"
     assert "/broken" in found.json["message"]
     assert "ZeroDivisionError" in found.json["message"]

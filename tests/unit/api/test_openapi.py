@@ -138,7 +138,7 @@ def test_a_good_answer_has_the_documented_shape(site, route):
     if code == 200 and route.answer is not str:
         msgspec.convert(json.loads(data), route.answer)
     if code != 200:
-        assert json.loads(data).keys() == {"code", "message", "fix", "place"}
+        assert json.loads(data).keys() == {"code", "message", "fix", "location"}
     assert headers["x-content-type-options"] == "nosniff"
 
 

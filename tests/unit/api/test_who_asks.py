@@ -61,7 +61,7 @@ def test_a_route_answers_those_whose_role_is_enough_and_nobody_else(ask, route, 
         else:
             assert found.code not in (401, 403, 500)
         if found.code >= 400:
-            assert found.json.keys() == {"code", "message", "fix", "place"}
+            assert found.json.keys() == {"code", "message", "fix", "location"}
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)

@@ -197,18 +197,18 @@ def test_killing_a_process_ends_what_it_started_in_other_sessions_too():
 
 def test_a_lock_is_held_once_and_names_its_holder(tmp_path):
     path = tmp_path / "deep/lock"
-    with FileLock(path, job="j", place="here"):
-        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", place="here"):
+    with FileLock(path, job="j", location="here"):
+        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", location="here"):
             pass
-        assert caught.value.facts == {"job": "j", "pid": str(os.getpid()), "place": "here"}
+        assert caught.value.facts == {"job": "j", "pid": str(os.getpid()), "location": "here"}
 
-    with FileLock(path, job="j", place="here"):
+    with FileLock(path, job="j", location="here"):
         assert path.read_text() == f"{os.getpid()}\n"
 
 
 def test_a_lock_that_cannot_be_made_is_an_error_of_the_storage(tmp_path):
     (tmp_path / "file").write_text("")
-    lock = FileLock(tmp_path / "file/lock", job="j", place="here")
+    lock = FileLock(tmp_path / "file/lock", job="j", location="here")
 
     with pytest.raises(StorageError) as caught, lock:
         pass
@@ -218,10 +218,10 @@ def test_a_lock_that_cannot_be_made_is_an_error_of_the_storage(tmp_path):
 def test_a_child_does_not_inherit_a_lock(tmp_path):
     path = tmp_path / "lock"
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(FileLock(path, job="j", place="here"))
+        lock = stack.enter_context(FileLock(path, job="j", location="here"))
         stack.enter_context(running(WAITING))
         lock.__exit__(None, None, None)
-        with FileLock(path, job="j", place="here"):
+        with FileLock(path, job="j", location="here"):
             assert path.exists()
 
 
@@ -229,13 +229,13 @@ def test_a_killed_holder_leaves_the_lock_free(tmp_path):
     path = tmp_path / "lock"
     code = (
         "import sys; from pathlib import Path; from bicycle_runtime.jobs.locks import FileLock\n"
-        f"with FileLock(Path({str(path)!r}), job='j', place='p'):\n"
+        f"with FileLock(Path({str(path)!r}), job='j', location='p'):\n"
         "    print('up', flush=True); sys.stdin.read()"
     )
     with running(f"import sys; sys.path[:] = {sys.path!r}\n{code}") as (process, _):
-        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", place="p"):
+        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", location="p"):
             pass
         process.kill()
         process.wait(10)
-        with FileLock(path, job="j", place="p"):
+        with FileLock(path, job="j", location="p"):
             assert caught.value.facts["pid"] == str(process.pid)

@@ -68,7 +68,7 @@ def test_a_job_with_dead_letters_or_one_that_is_being_started_is_kept(shell):
     (letters / "1.jsonl").write_text("{}\n")
     shell.put_job("starting", ended_ms=ago(9))
 
-    with FileLock(shell.home.folder("starting").lock_path, job="starting", place="here"):
+    with FileLock(shell.home.folder("starting").lock_path, job="starting", location="here"):
         found = pruned(shell)
     assert "dead letters" in found["letters"]
     assert found["starting"] == "it is starting"

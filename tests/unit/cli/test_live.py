@@ -26,7 +26,7 @@ def summary(**fields):
         **{"dead_letter_count": 0, "dead_letters": None, "dropped_count": 0, "state_bytes": 0},
         **{"was_aborted": False, "checkpoint": "cp/j", "resume_command": "bicycle run"},
         "outputs": (
-            OutputSummary(operator="o", connector="jsonl_file", place="out", record_count=3),
+            OutputSummary(operator="o", connector="jsonl_file", target="out", record_count=3),
         ),
     }
     return "\n".join(summary_lines(JobSummary(**{**defaults, **fields})))

@@ -125,7 +125,7 @@ def test_places_are_compared_however_they_are_written(one, other, is_same):
         connect(uri.removesuffix("?db"), {"db": "1"} if uri.endswith("?db") else {})
         for uri in (one, other)
     )
-    assert (first.place == second.place) is is_same
+    assert (first.identity == second.identity) is is_same
 
 
 def test_half_of_a_copy_is_no_success(tmp_path):

@@ -145,7 +145,9 @@ def test_who_was_replaced_does_not_take_the_mark_away(run, out, tmp_path):
 
 
 def test_a_mark_reads_back_as_it_was_written():
-    owner = OutputOwner(job="j", place="s3://b/j/connectors/v", process=HERE, since_ms=1, token="t")
+    owner = OutputOwner(
+        job="j", folder="s3://b/j/connectors/v", process=HERE, since_ms=1, token="t"
+    )
 
     assert OutputOwner.from_bytes(owner.to_bytes()) == owner
     assert OutputOwner.from_bytes(b"{}") is None

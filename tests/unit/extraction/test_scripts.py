@@ -55,7 +55,7 @@ def test_a_file_is_a_job_with_the_digest_of_its_content_as_version(script, tmp_p
     path = script(ONE)
     bundle = extracted(path, tmp_path)
     assert (bundle.plugin, len(bundle.plugin_version)) == ("loud", 12)
-    assert bundle.graph.vertex("shout").place == f"{path}:10"
+    assert bundle.graph.vertex("shout").location == f"{path}:10"
     assert set(bundle.shipping.values()) == {"by reference"}
 
     other = extracted(script(ONE.replace("upper", "lower")), tmp_path)

@@ -53,7 +53,7 @@ def test_an_extension_adds_a_format_and_harms_no_other():
 
     assert codec.decode(codec.encode("abc")) == "abc"
     assert codec.encode("abc") == b"cba"
-    assert found.places["json"] == OWN_FORMATS["json"]
+    assert found.locations["json"] == OWN_FORMATS["json"]
     assert [refusal.partition(":")[0] for refusal in found.refusals] == ["flood", "tide"]
 
 
@@ -61,7 +61,7 @@ def test_an_extension_adds_a_format_and_harms_no_other():
 def test_an_offer_that_is_none_is_refused(offers):
     found = find_formats([tide(offers)])
 
-    assert found.places == OWN_FORMATS
+    assert found.locations == OWN_FORMATS
     assert len(found.refusals) == 1
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_name_is_told_with_the_known_ones_the_nearest_and_the_refusal
 
 
 def test_a_library_that_is_missing_is_told_with_the_extra_that_brings_it():
-    absent = FormatRegistry(places={"tide": "no_such_library.tide:Codec"})
+    absent = FormatRegistry(locations={"tide": "no_such_library.tide:Codec"})
     with raises(FORMAT_LIBRARY_MISSING) as caught:
         absent.codec("tide")
 

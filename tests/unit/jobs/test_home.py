@@ -11,7 +11,7 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
-from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, request_of
@@ -19,7 +19,7 @@ from tests.unit.jobs.job_samples import put_job, request_of
 
 def place(home, **options):
     request = JobOptions(**{"plugin": "wordcount", **options})
-    return place_job(request, home, clock=ManualClock(), source=random.Random(1))
+    return locate_job(request, home, clock=ManualClock(), source=random.Random(1))
 
 
 def test_with_a_checkpoint_directory_the_job_is_named_after_its_plugin(home, tmp_path):

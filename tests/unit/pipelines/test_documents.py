@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.pipelines.documents import read_document, toml_places
+from bicycle_runtime.pipelines.documents import read_document, toml_positions
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from bicycle_runtime.pipelines.values import duration_ms
 from tests.raising import raises
@@ -28,7 +28,7 @@ n = 2
 
 
 def test_places_of_toml():
-    keys, values = toml_places(TOML)
+    keys, values = toml_positions(TOML)
 
     assert keys["a",] == (1, 1)
     assert values["b", "c"] == (2, 7)

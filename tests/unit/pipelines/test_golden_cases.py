@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.kafka.reader import place_of
+from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.pipelines.record_functions import PayloadSchema, TimeOf
 from bicycle_runtime.pipelines.values import duration_ms
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
@@ -212,7 +212,7 @@ def test_what_is_no_time_is_refused(wrong):
 
 
 def offsets_of_kafka_are_kept_by_topic_and_partition(_tmp_path):
-    assert place_of("words/3") == ("words", 3)
+    assert partition_of("words/3") == ("words", 3)
 
 
 class Keeps(KeyedProcessFunction):

@@ -216,7 +216,7 @@ def test_all_that_a_split_is_made_of_has_its_name_and_place():
     line = 1 + next(n for n, each in enumerate(text.splitlines()) if "operator: split" in each)
 
     split = [vertex for vertex in graph(text, "yaml").vertices if vertex.id.startswith("by")]
-    assert [(vertex.id, vertex.label, vertex.place) for vertex in split] == [
+    assert [(vertex.id, vertex.label, vertex.location) for vertex in split] == [
         (uid, "by", f"p.yaml:{line}") for uid in ("by", "by-ok", "by-other")
     ]
 

@@ -155,7 +155,7 @@ def test_every_key_of_a_job_file_reaches_the_graph():
 
 
 def test_a_vertex_is_told_by_its_line_in_the_file():
-    assert graph(JOB, "yaml").vertex("count").place == "p.yaml:23"
+    assert graph(JOB, "yaml").vertex("count").location == "p.yaml:23"
 
 
 def test_no_restarts_is_no_strategy():

@@ -184,7 +184,7 @@ def test_keys_of_a_declared_type_and_others_among_them_are_in_the_order_of_their
 def test_what_cannot_be_a_key_is_refused_whatever_type_was_declared():
     for key_type in (int, tuple[int, int], None):
         with pytest.raises(KeyEncodingError, match="list"):
-            part_order(key_type).place([1])
+            part_order(key_type).sort_key([1])
 
 
 @given(st.lists(keys, max_size=20))

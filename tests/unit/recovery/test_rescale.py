@@ -23,12 +23,12 @@ from tests.examples import examples
 from tests.raising import raises
 
 GROUPS = 16
-PLACE = ("job", "op")
+OWNER = ("job", "op")
 
 
 def planned(state, parallelism, *, groups=GROUPS, scope=StateScope.KEY_GROUPS):
     ranges = restore_ranges(
-        state, scope=scope, group_count=groups, parallelism=parallelism, place=PLACE
+        state, scope=scope, group_count=groups, parallelism=parallelism, owner=OWNER
     )
     return OperatorState(scope=scope.value, group_count=groups, ranges=ranges)
 
@@ -218,7 +218,7 @@ def test_where_lists_are_divided_each_subtask_is_told_the_files_of_all(paralleli
     state = OperatorState(scope="subtask", group_count=GROUPS, ranges=olds)
     options = {
         "scope": StateScope.SUBTASK, "group_count": GROUPS, "parallelism": parallelism,
-        "place": PLACE,
+        "owner": OWNER,
     }  # fmt: skip
 
     divided = restore_ranges(state, **options, divides_lists=True)

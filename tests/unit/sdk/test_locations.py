@@ -132,12 +132,12 @@ def test_a_graph_keeps_its_places_beside_its_json_and_is_the_same_graph_when_lin
         make(env)
         graphs.append(env.execute("job"))
 
-    assert graphs[0].places() != graphs[1].places()
+    assert graphs[0].locations() != graphs[1].locations()
     assert graphs[0] == graphs[1]
     assert graphs[0].to_json() == graphs[1].to_json()
     read = JobGraph.from_json(graphs[0].to_json())
-    assert read.places() == {}
-    assert read.with_places(graphs[0].places()).places() == graphs[0].places()
+    assert read.locations() == {}
+    assert read.with_locations(graphs[0].locations()).locations() == graphs[0].locations()
 
 
 @pytest.mark.parametrize("call", ["read_text", "read_jsonl", "read_csv", "read_parquet"])

@@ -75,4 +75,4 @@ def test_a_secret_that_is_not_there_is_an_error_that_names_its_place(tmp_path, m
     for secret in [*places, Secret.file(tmp_path / "bytes")]:
         with pytest.raises(SecretError) as caught:
             secret.reveal()
-        assert caught.value.facts["place"] == secret.place
+        assert caught.value.facts["location"] == secret.location

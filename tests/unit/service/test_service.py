@@ -174,7 +174,7 @@ def test_restarts_are_told_once_each(home):
 def test_a_failure_that_ends_a_job_is_of_the_kind_that_its_restarts_noted(home):
     note = RestartNote(
         time_ms=1, code="BIC-1401", message="ValueError: no", epoch=4, attempt=1, delay_ms=1,
-        place="in a 7", operator="map", subtask=2,
+        position="in a 7", operator="map", subtask=2,
     )  # fmt: skip
     message = 'ValueError: no\n  at job.py:3 in parse\n  File "job.py", line 3, in parse\n    ^^^'
     error = {"code": "BIC-1401", "message": message, "fix": "f",
@@ -191,7 +191,7 @@ def test_a_failure_that_ends_a_job_is_of_the_kind_that_its_restarts_noted(home):
         tasks = [task["task_id"] for task in service.readings.tasks("job")]
         reason = service.fleet.view.get("job").summary.reason
 
-    assert (last["count"], last["place"], last["location"]) == (2, "in a 7", "job.py:3")
+    assert (last["count"], last["position"], last["location"]) == (2, "in a 7", "job.py:3")
     assert (record["message"], record["location"]) == (failure.example, "job.py:9 in f")
     assert (record["operator_name"], record["count"]) == ("map", 3)
     assert (last["task_id"], last["task_index"]) == ("job-map", 2)

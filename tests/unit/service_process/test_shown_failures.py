@@ -57,7 +57,7 @@ def test_the_first_lines_of_a_failure_are_in_the_api_and_on_the_page(served):
     assert entry["location"] == f"{__file__}:{line} in parse"
     assert (entry["task_id"], entry["task_index"]) == ("job-parse", 0)
     # Behind an exchange the span of the batch is known, and the key.
-    assert entry["place"].startswith("record 0 of the script or later, before ")
+    assert entry["position"].startswith("record 0 of the script or later, before ")
     assert "bicycle_runtime" not in entry["stack_trace"]
     assert "bicycle_runtime" in entry["whole_trace"]
     section = page.partition('id="exception-1"')[2].partition("</section>")[0]

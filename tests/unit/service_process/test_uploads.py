@@ -67,7 +67,7 @@ def test_a_plugin_that_cannot_be_loaded_is_422_with_the_line(served, tmp_path):
     assert (code, told["code"]) == (422, "BIC-1604")
     assert "ValueError: no such table" in told["message"]
     assert "plugin 'demo' of demo 6.6" in told["message"]
-    assert told["place"].startswith("demo/__init__.py:3")
+    assert told["location"].startswith("demo/__init__.py:3")
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,15 @@ class JobGraph:
         if problems:
             raise GraphError(job=self.name, problems=problems, problem_text="; ".join(problems))
 
-    def places(self) -> dict[str, str]:
+    def locations(self) -> dict[str, str]:
         """Return the code locations of the calls that created vertices, by id, if known."""
-        return {vertex.id: vertex.place for vertex in self.vertices if vertex.place is not None}
+        return {
+            vertex.id: vertex.location for vertex in self.vertices if vertex.location is not None
+        }
 
-    def with_places(self, places: Mapping[str, str]) -> JobGraph:
-        """Return the graph with code locations from ``places``."""
-        vertices = tuple(replace(each, place=places.get(each.id)) for each in self.vertices)
+    def with_locations(self, locations: Mapping[str, str]) -> JobGraph:
+        """Return the graph with code locations from ``locations``."""
+        vertices = tuple(replace(each, location=locations.get(each.id)) for each in self.vertices)
         return replace(self, vertices=vertices)
 
     def to_json(self) -> str:

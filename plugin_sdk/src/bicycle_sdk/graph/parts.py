@@ -125,8 +125,8 @@ class Vertex:
 
     ``details`` are the settings of the kind, for every reader (connector, tag, ``is_rich`` …);
     ``config`` is the operator's own settings; ``payloads`` are the roles of the objects beside the
-    graph. ``place`` is ``file:line`` of the call that made it, and no part of the JSON form, since
-    a moved line makes no other graph.
+    graph. ``location`` is the ``file:line`` of the call that created it. The JSON omits it, since a
+    moved line does not change the graph.
     """
 
     id: str
@@ -144,7 +144,7 @@ class Vertex:
     output_type: str | None = None
     on_error: ErrorPolicy = ErrorPolicy()
     payloads: tuple[str, ...] = ()
-    place: str | None = field(default=None, compare=False)
+    location: str | None = field(default=None, compare=False)
 
     @property
     def descriptor(self) -> KindDescriptor:
@@ -165,10 +165,10 @@ class Vertex:
     @property
     def made(self) -> str:
         """The kind, uid and code location of the vertex, empty without a location."""
-        if self.place is None:
+        if self.location is None:
             return ""
         uid = " without uid" if self.uid is None else ""
-        return f"{self.kind.value}{uid}, {self.place}"
+        return f"{self.kind.value}{uid}, {self.location}"
 
     @property
     def label(self) -> str:

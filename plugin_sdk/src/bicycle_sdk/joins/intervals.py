@@ -162,8 +162,8 @@ class IntervalJoin(RowJoin):
             for key, last_ms in last_by_key.items():
                 for time, row in _take_lone(side, key, last_ms - 1 - side.last):
                     pair = (row, None) if is_left else (None, row)
-                    place = key, time + side.last + 1
-                    found.setdefault(place, []).append((max(time + side.last, time), *pair))
+                    entry = key, time + side.last + 1
+                    found.setdefault(entry, []).append((max(time + side.last, time), *pair))
         return found
 
     def _store(

@@ -55,12 +55,12 @@ class TimeMerge(BuiltInFunction):
                 late = LateRecord(value, time, window, watermark, watermark - time)
                 ctx.side_output(self._late_tag, late)
             return []
-        place = (time, ordinal)
+        position = (time, ordinal)
         there: Iterable[int] = ()
         # hot path: they leave together, so a time has a first record or no record.
-        if (*place, 0) in self._waiting:
-            there = (number for (_, _, number), _ in self._waiting.prefix(place))
-        number = self._arrivals.number(place, there)
+        if (*position, 0) in self._waiting:
+            there = (number for (_, _, number), _ in self._waiting.prefix(position))
+        number = self._arrivals.number(position, there)
         self._waiting.put((time, ordinal, number), value)
         ctx.timer_service.register_event_time_timer(time + 1)
         return []

@@ -95,18 +95,18 @@ class Arrivals:
         """Forget the last epoch, which may not have been sealed."""
         self._next.clear()
 
-    def number(self, place: Any, there: Iterable[int]) -> int:
+    def number(self, slot: Any, there: Iterable[int]) -> int:
         """Return the number of an arrival, after all present ones.
 
         Args:
-            place: Its location.
+            slot: Its location.
             there: The numbers of records already at the place, in order; read only if the next
                 number is not known. The first of them may have been evicted.
         """
-        known = self._next.get(place)
+        known = self._next.get(slot)
         number = max(there, default=-1) + 1 if known is None else known
         if number >= _FEW:
-            self._next[place] = number + 1
+            self._next[slot] = number + 1
         return number
 
 
@@ -269,13 +269,13 @@ class RowJoin(BuiltInFunction, ABC):
 
         A call that is repeated finds the pairs of the first.
         """
-        place = ctx.current_key(), timestamp_ms
-        if self._fired is None or self._fired[0] != place:
+        slot = ctx.current_key(), timestamp_ms
+        if self._fired is None or self._fired[0] != slot:
             complete = self._complete
-            if place not in complete:
-                complete = self.complete([Timer("event", timestamp_ms, place[0])])
-            found = complete.pop(place, None)
-            self._fired = place, [] if found is None else self.pairs_of(found, timestamp_ms)
+            if slot not in complete:
+                complete = self.complete([Timer("event", timestamp_ms, slot[0])])
+            found = complete.pop(slot, None)
+            self._fired = slot, [] if found is None else self.pairs_of(found, timestamp_ms)
         return self.results(self._fired[1])
 
     def wait_each(

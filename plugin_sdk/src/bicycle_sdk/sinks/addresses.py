@@ -27,10 +27,10 @@ __all__ = [
     "given_options",
     "is_stream_file",
     "payload_options",
-    "place_of_socket",
     "pulsar_options",
     "redis_options",
     "sink_from_uri",
+    "socket_address",
     "tls_options",
 ]
 
@@ -66,7 +66,7 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
     if parts.scheme == "kafka":
         sink = _kafka(parts, query)
     elif parts.scheme == "socket" and not parts.path.strip("/"):
-        host, port = place_of_socket(parts, call="to_uri")
+        host, port = socket_address(parts, call="to_uri")
         sink = SinkDescriptor(connector_type="socket", properties={"host": host, "port": port})
     else:
         sink = _stream(uri, parts, query)
@@ -119,7 +119,7 @@ def _kafka(parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
     return builder.build_connector()
 
 
-def place_of_socket(parts: SplitResult, *, call: str = "from_uri") -> tuple[str, int]:
+def socket_address(parts: SplitResult, *, call: str = "from_uri") -> tuple[str, int]:
     """Return host and port of an address without a stream."""
     try:
         host, port = parts.hostname, parts.port

@@ -369,10 +369,10 @@ class StateAccess(ABC):
 
     def _by_name(self, kind: Callable[..., StateDescriptor], *arguments: Any) -> Any:
         # hot path: 420 ns for a function that asks again for each record, 160 with a descriptor.
-        place = (kind, arguments[0])
-        known = self._handles.get(place)
+        identity = (kind, arguments[0])
+        known = self._handles.get(identity)
         if known is None or known[0] != arguments:
             descriptor = kind(*arguments)
             handle = make_handle(descriptor, self.state_entries(descriptor), self)
-            known = self._handles[place] = (arguments, handle)
+            known = self._handles[identity] = (arguments, handle)
         return known[1]

@@ -160,7 +160,7 @@ class MapEntries:
     """
 
     __slots__ = (
-        "_is_frozen", "_is_plain", "_parts_at", "_place", "_sorted", "expiry", "rows", "touched",
+        "_is_frozen", "_is_plain", "_parts_at", "_sort_key", "_sorted", "expiry", "rows", "touched",
     )  # fmt: skip
 
     def __init__(
@@ -173,7 +173,7 @@ class MapEntries:
         self._is_frozen = is_frozen
         # hot path: reads of immutable values without a TTL are not noted.
         self._is_plain = is_frozen and expiry is None
-        self._place, self._parts_at = order or NATURAL_ORDER
+        self._sort_key, self._parts_at = order or NATURAL_ORDER
         self._sorted: dict[Any, list[Any]] = {}  # Places in order, by key.
         self.expiry = expiry
         self.rows: dict[Any, dict[Any, Any]] = {}
@@ -218,8 +218,8 @@ class MapEntries:
 
     def add_all(self, key: Hashable, parts: Sequence[Any], values: Sequence[Any]) -> list[int]:
         """Set the entries of a key that are not there; return the positions of the others."""
-        places = list(map(self._place, parts))  # A part that cannot be one raises before a change.
-        if not places:
+        found = list(map(self._sort_key, parts))  # An invalid part raises before a change.
+        if not found:
             return []
         row = self.rows.setdefault(key, {})
         ordered, touched, expiry = self._sorted.get(key), self.touched, self.expiry
@@ -237,7 +237,7 @@ class MapEntries:
                 expiry.renew(entry_key)
         if ordered is not None:
             added = set(there)
-            put_in_order(ordered, [place for n, place in enumerate(places) if n not in added])
+            put_in_order(ordered, [each for n, each in enumerate(found) if n not in added])
         return there
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
@@ -424,17 +424,17 @@ class MapEntries:
     def _within(self, ordered: list[Any], start: Any, end: Any, prefix: Any = MISSING) -> list[Any]:
         """Return some of the map keys whose places are given in order."""
         if prefix is not MISSING:
-            parts = self._parts_at(ordered[bisect_left(ordered, self._place(prefix)) :])
+            parts = self._parts_at(ordered[bisect_left(ordered, self._sort_key(prefix)) :])
             return list(takewhile(lambda part: has_prefix(part, prefix), parts))
         first, last = self._bounds(ordered, start, end)
         return self._parts_at(ordered[first:last]) if first < last else []
 
     def _bounds(self, ordered: list[Any], start: Any, end: Any) -> tuple[int, int]:
         """Return the index of the first item from ``start`` on, and the end index."""
-        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
+        first = 0 if start is MISSING else bisect_left(ordered, self._sort_key(start))
         if end is MISSING:
             return first, len(ordered)
-        limit = self._place(end)
+        limit = self._sort_key(end)
         if first == len(ordered) or not ordered[first] < limit:
             return first, first
         return first, bisect_left(ordered, limit, first)
@@ -442,7 +442,7 @@ class MapEntries:
     def _sort(self, key: Hashable) -> list[Any]:
         ordered = self._sorted.get(key)
         if ordered is None:
-            ordered = sorted(map(self._place, self.rows.get(key, ())))
+            ordered = sorted(map(self._sort_key, self.rows.get(key, ())))
             if ordered:
                 self._sorted[key] = ordered
         return ordered
@@ -452,23 +452,23 @@ class MapEntries:
         if ordered is not None:
             self._enter(ordered, part)
         elif type(part) not in _SIMPLE:
-            self._place(part)
+            self._sort_key(part)
 
     def _enter(self, ordered: list[Any], part: Hashable) -> bool:
         """Insert a map key into an ordered list; return whether it was new."""
-        place = self._place(part)
-        if not ordered or ordered[-1] < place:
-            ordered.append(place)
+        sort_key = self._sort_key(part)
+        if not ordered or ordered[-1] < sort_key:
+            ordered.append(sort_key)
             return True
-        index = bisect_left(ordered, place)
-        is_new: bool = ordered[index] != place
+        index = bisect_left(ordered, sort_key)
+        is_new: bool = ordered[index] != sort_key
         if is_new:
-            ordered.insert(index, place)
+            ordered.insert(index, sort_key)
         return is_new
 
     def _leave(self, ordered: list[Any], part: Hashable) -> None:
         """Take the place of a map key out of others in order."""
-        del ordered[bisect_left(ordered, self._place(part))]
+        del ordered[bisect_left(ordered, self._sort_key(part))]
 
     def _is_found(self, entry_key: tuple[Any, Any]) -> bool:
         """Return whether an entry is live; then it counts as read."""

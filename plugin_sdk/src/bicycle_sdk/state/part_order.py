@@ -16,22 +16,21 @@ _TUPLE_RANK = 3
 class PartOrder(NamedTuple):
     """The order of map keys.
 
-    ``place`` returns the sort key of a map key, and refuses keys that cannot be stored; ``parts``
-    returns the map keys of places. Places compare with places, and places of equal map keys are
-    equal.
+    ``sort_key`` returns the sort key of a map key, and refuses keys that cannot be stored.
+    ``parts`` returns the map keys of sort keys. Sort keys of equal map keys are equal.
     """
 
-    place: Callable[[Any], Any]
+    sort_key: Callable[[Any], Any]
     parts: Callable[[list[Any]], list[Any]]
 
 
-def put_in_order(ordered: list[Any], places: list[Any]) -> None:
+def put_in_order(ordered: list[Any], sort_keys: list[Any]) -> None:
     """Insert new items into an ordered list."""
-    if len(places) * _FEW < len(ordered):
-        for place in places:
-            insort(ordered, place)
+    if len(sort_keys) * _FEW < len(ordered):
+        for sort_key in sort_keys:
+            insort(ordered, sort_key)
     else:
-        ordered += places
+        ordered += sort_keys
         ordered.sort()
 
 
@@ -67,5 +66,5 @@ def has_prefix(key: Any, prefix: Any) -> bool:
 
 
 NATURAL_ORDER = PartOrder(
-    lambda part: (natural_order(part), part), lambda places: [part for _, part in places]
+    lambda part: (natural_order(part), part), lambda sort_keys: [part for _, part in sort_keys]
 )

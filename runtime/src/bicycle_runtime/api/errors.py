@@ -162,7 +162,7 @@ _ANSWERS = {
 }
 _STORAGE_CODES = range(1_130, 1_140)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_PLACES = ("place", "location", "operator", "made")
+_LOCATIONS = ("location", "operator", "made")
 
 
 def answer_code(error: BicycleError) -> int:
@@ -198,5 +198,5 @@ def broken_error(path: str, error: Exception) -> BicycleError:
 def plain_answer(error: BicycleError) -> dict[str, Any]:
     """Return the common form of all errors: code, message, fix and location."""
     facts = error.facts
-    place = next((str(facts[name]) for name in _PLACES if facts.get(name)), None)
-    return {"code": error.code, "message": error.summary, "fix": error.remedy, "place": place}
+    location = next((str(facts[name]) for name in _LOCATIONS if facts.get(name)), None)
+    return {"code": error.code, "message": error.summary, "fix": error.remedy, "location": location}

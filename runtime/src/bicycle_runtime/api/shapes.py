@@ -121,12 +121,12 @@ class MetricsHistory(Shape, frozen=True, kw_only=True):
 
 
 class ErrorAnswer(Shape, frozen=True, kw_only=True):
-    """An error; ``place`` is its location, if known."""
+    """An error; ``location`` is its location, if known."""
 
     code: str
     message: str
     fix: str
-    place: str | None
+    location: str | None
 
 
 class Health(Shape, frozen=True, kw_only=True):
@@ -282,7 +282,7 @@ class ExceptionEntry(Shape, frozen=True, kw_only=True):
     code: str
     message: str
     fix: str
-    place: str | None
+    position: str | None
     task_id: str | None
     task_index: int | None
     operator_name: str | None

@@ -61,8 +61,8 @@ def checked_words(answers: Iterable[Mapping[Any, Any]]) -> dict[str, str]:
     Raises:
         TypeError: an answer is something else.
     """
-    words = {word: place for answer in answers for word, place in dict(answer).items()}
-    for word, place in words.items():
-        if not (isinstance(word, str) and isinstance(place, str) and place.count(":") == 1):
-            raise TypeError(f"{word!r}: {place!r} is not a word and a 'module:Class'")
+    words = {word: location for answer in answers for word, location in dict(answer).items()}
+    for word, location in words.items():
+        if not (isinstance(word, str) and isinstance(location, str) and location.count(":") == 1):
+            raise TypeError(f"{word!r}: {location!r} is not a word and a 'module:Class'")
     return words

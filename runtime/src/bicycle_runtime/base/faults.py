@@ -130,8 +130,8 @@ def _plan() -> dict[str, list[tuple[str, str]]]:
         return {}
     plan: dict[str, list[tuple[str, str]]] = {}
     for entry in text.split(","):
-        place, _, action = entry.partition("=")
-        name, _, passage = place.partition("@")
+        point, _, action = entry.partition("=")
+        name, _, passage = point.partition("@")
         plan.setdefault(name, []).append((passage or "1", action))
     return plan
 

@@ -70,15 +70,15 @@ def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
     Raises:
         UnsafePathError: something is.
     """
-    place = root
+    part_path = root
     parts = path.removesuffix("/").split("/") if path else []
     for part in parts[:-1] if is_last_fine else parts:
-        place = f"{place}/{part}"
+        part_path = f"{part_path}/{part}"
         try:
-            mode = os.lstat(place).st_mode
+            mode = os.lstat(part_path).st_mode
         except OSError:
             return  # What is not there leads nowhere; its user is told why.
         if stat.S_ISLNK(mode):
-            raise UnsafePathError(path=path, problem=f"{place} is a link")
+            raise UnsafePathError(path=path, problem=f"{part_path} is a link")
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            raise UnsafePathError(path=path, problem=f"{place} is not a file")
+            raise UnsafePathError(path=path, problem=f"{part_path} is not a file")

@@ -122,9 +122,9 @@ class S3Storage(FsspecStorage):
         """
         if (source.size(path) if byte_count is None else byte_count) > _COPY_BYTES_MAX:
             return False
-        place = dict(zip(("Bucket", "Key"), source.bucket_and_key(path), strict=True))
+        copied_from = dict(zip(("Bucket", "Key"), source.bucket_and_key(path), strict=True))
         try:
-            self.call("copy", path, "copy_object", CopySource=place)
+            self.call("copy", path, "copy_object", CopySource=copied_from)
         except (ObjectMissingError, StorageUnreachableError):
             raise
         except StorageError:

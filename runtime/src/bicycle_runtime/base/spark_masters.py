@@ -74,15 +74,17 @@ class Masters:
 
     def _ask(self, master: str) -> int | None:
         """Request the status of each master: one leads, the others are standbys."""
-        urls = [f"{_SCHEME}{place}" for place in master.removeprefix(_SCHEME).split(",")]
+        urls = [f"{_SCHEME}{address}" for address in master.removeprefix(_SCHEME).split(",")]
         given = self._pages.get(master)
         pages = (
             [given] if given else [f"http://{urlsplit(url).hostname}:{_PAGE_PORT}" for url in urls]
         )
         for page in pages:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                place = urlsplit(page)
-                said = master_status(str(place.hostname), place.port or 80, timeout_s=_TIMEOUT_S)
+                address = urlsplit(page)
+                said = master_status(
+                    str(address.hostname), address.port or 80, timeout_s=_TIMEOUT_S
+                )
                 # Another program, or the master of another cluster, may listen on port 8080.
                 is_it = given is not None or said["url"] in urls
                 if is_it and said["status"] == "ALIVE":

@@ -116,8 +116,8 @@ class LocalJobs:
 
     is_remote = False
 
-    def __init__(self, place: Home) -> None:
-        self._home = place
+    def __init__(self, folder: Home) -> None:
+        self._home = folder
         self._clock = SystemClock()
 
     def statuses(self) -> list[JobStatus]:

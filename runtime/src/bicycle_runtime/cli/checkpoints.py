@@ -25,7 +25,7 @@ from bicycle_runtime.cli.rendering import (
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport
 
-__all__ = ["checkpoints_command", "details", "place_options"]
+__all__ = ["checkpoint_options", "checkpoints_command", "details"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HEADINGS = (
@@ -34,7 +34,7 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def place_options(command: F) -> F:
+def checkpoint_options(command: F) -> F:
     """Add ``--job`` and ``--checkpoint-dir``, as ``job`` and ``checkpoint_dir``."""
     command = click.argument(
         "others", cls=_Others, nargs=-1, expose_value=False, callback=_refuse_others
@@ -76,7 +76,7 @@ def _refuse_others(
         "bicycle checkpoints --checkpoint-dir checkpoints/wordcount --epoch 7 --verify",
     ),
 )
-@place_options
+@checkpoint_options
 @click.option("--epoch", type=click.IntRange(min=0), help="Show the details of this epoch only.")
 @click.option(
     "--verify",

@@ -260,12 +260,12 @@ def _broker(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.dev.kafka_broker import KafkaBroker
 
-    place = home()
+    store = home()
     given = {name: value for name, value in declared.items() if value is not None}
-    options = from_mapping(BrokerOptions, {**given, "folder": folder or place.path / "kafka"})
+    options = from_mapping(BrokerOptions, {**given, "folder": folder or store.path / "kafka"})
     return KafkaBroker(
         options.with_extra(extra),
-        cache_dir=place.cache_dir,
+        cache_dir=store.cache_dir,
         report=lambda line: click.echo(line, err=True),
     )
 

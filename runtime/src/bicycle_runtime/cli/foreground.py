@@ -114,8 +114,8 @@ def summary_lines(summary: JobSummary) -> list[str]:
 
 
 def _output_line(output: Any) -> str:
-    place = f" {output.place}" if output.place else ""
-    return f"  wrote     {amount(output.record_count, 'record')} to {output.connector}{place}"
+    target = f" {output.target}" if output.target else ""
+    return f"  wrote     {amount(output.record_count, 'record')} to {output.connector}{target}"
 
 
 def _loss_lines(summary: JobSummary) -> list[str]:

@@ -23,9 +23,9 @@ from bicycle_runtime.cli.rendering import (
     count_text,
     duration_text,
     lag_text,
+    location_text,
     metric_texts,
     phase_text,
-    place_text,
     show_table,
     show_text,
     watermark_text,
@@ -205,8 +205,8 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
             "them with late_to(...), or allow more out-of-orderness"
         )
     if status.error is not None:
-        place = place_text(status.error)
-        lines.append(f"error: {status.error['code']} {status.error['message']}{place}")
+        location = location_text(status.error)
+        lines.append(f"error: {status.error['code']} {status.error['message']}{location}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
 

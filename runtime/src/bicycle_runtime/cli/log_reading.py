@@ -20,12 +20,12 @@ _PAGE = 500
 
 
 def local_pieces(
-    place: Home, job: str, *, line_count: int | None, follow: bool
+    home: Home, job: str, *, line_count: int | None, follow: bool
 ) -> Iterator[str]:  # fmt: skip
     """Yield the last lines of a log, and new text until the job has ended.
 
     Args:
-        place: Where jobs are kept.
+        home: Where jobs are kept.
         job: The job's id.
         line_count: How many lines of the end; None for all.
         follow: Go on until the job has ended.
@@ -33,13 +33,13 @@ def local_pieces(
     Raises:
         JOB_NOT_FOUND: there is no such job.
     """
-    path = place.find(job).log_path
+    path = home.find(job).log_path
     path.touch()
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     with path.open("rb") as stream:
         yield from map(decoder.decode, deque(stream, maxlen=line_count))
         while follow:
-            is_ended = job_status(place, job).state.is_final
+            is_ended = job_status(home, job).state.is_final
             while chunk := stream.read(_CHUNK_BYTES):
                 yield decoder.decode(chunk)
             if is_ended:

@@ -32,6 +32,7 @@ __all__ = [
     "SERVICE_URL",
     "answers",
     "chosen_service",
+    "complete_savepoint",
     "declared_options",
     "duration_ms",
     "folder_option",
@@ -40,7 +41,6 @@ __all__ = [
     "pairs",
     "plugin_env_option",
     "plugin_option",
-    "savepoint_places",
     "service_options",
     "set_option",
 ]
@@ -80,7 +80,7 @@ def job_names(
     return matching((folder.id for folder in home().folders()), begin)
 
 
-def savepoint_places(
+def complete_savepoint(
     _context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
     """Return the savepoints beside jobs' local checkpoints, else a directory item.
@@ -114,8 +114,8 @@ def answers(command: F) -> F:
 
 def folder_option(help_text: str) -> Callable[[F], F]:
     """Add ``--dir``, the folder of a development server."""
-    place = click.Path(path_type=Path, file_okay=False)
-    return click.option("--dir", "folder", type=place, help=help_text)
+    directory = click.Path(path_type=Path, file_okay=False)
+    return click.option("--dir", "folder", type=directory, help=help_text)
 
 
 def plugin_option(command: F) -> F:
@@ -316,7 +316,7 @@ def _flag(info: OptionInfo) -> Callable[[F], F]:
         info.name,
         required=info.is_required,
         metavar=_metavar(info),
-        shell_complete=savepoint_places if info.flag == "--from" else None,
+        shell_complete=complete_savepoint if info.flag == "--from" else None,
         help=text,
     )
 

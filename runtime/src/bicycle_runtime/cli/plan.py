@@ -9,10 +9,10 @@ import click
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
     answers,
+    complete_savepoint,
     home,
     plugin_env_option,
     plugin_option,
-    savepoint_places,
     set_option,
 )
 from bicycle_runtime.cli.rendering import answer_json, duration_text, show_text
@@ -52,7 +52,7 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
     "--from",
     "origin",
     metavar="URL",
-    shell_complete=savepoint_places,
+    shell_complete=complete_savepoint,
     help=(
         "Savepoint or checkpoint directory: show which state would be restored, and exit with "
         "code 5 if state would be lost or cannot be read."

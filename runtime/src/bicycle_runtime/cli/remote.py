@@ -81,10 +81,10 @@ class Remote:
             SERVICE_URL_UNUSABLE: it is no URL of a service.
             TOKEN_EXPOSED: others could read the token on its way.
         """
-        place = urlsplit(self.url)
-        if place.scheme not in ("http", "https") or not place.hostname:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SERVICE_URL_UNUSABLE(url=self.url)
-        if self.token and place.scheme == "http" and not _is_loopback(place.hostname):
+        if self.token and parts.scheme == "http" and not _is_loopback(parts.hostname):
             raise TOKEN_EXPOSED(url=self.url)
 
     def get(self, path: str, **query: Any) -> Any:
@@ -191,11 +191,11 @@ class Remote:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
-        place = urlsplit(self.url)
-        if place.scheme == "http":
-            return http.client.HTTPConnection(place.netloc, timeout=_TIMEOUT_S)
+        parts = urlsplit(self.url)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
         context = ssl.create_default_context(cafile=self.ca)
-        return http.client.HTTPSConnection(place.netloc, timeout=_TIMEOUT_S, context=context)
+        return http.client.HTTPSConnection(parts.netloc, timeout=_TIMEOUT_S, context=context)
 
 
 def job_path(job: str, *words: str) -> str:
@@ -211,7 +211,7 @@ def job_path(job: str, *words: str) -> str:
 def _refusal(told: Mapping[str, Any]) -> BicycleError:
     """Return the error in a service's response, with its code, fix and location."""
     error = error_from_json({**told, "facts": {}})
-    return error.with_facts(location=told["place"]) if told["place"] else error
+    return error.with_facts(location=told["location"]) if told["location"] else error
 
 
 def _is_loopback(host: str) -> bool:

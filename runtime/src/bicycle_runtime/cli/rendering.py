@@ -33,9 +33,9 @@ __all__ = [
     "duration_text",
     "error_text",
     "lag_text",
+    "location_text",
     "metric_texts",
     "phase_text",
-    "place_text",
     "show_overview",
     "show_table",
     "show_text",
@@ -54,7 +54,7 @@ def error_text(error: BicycleError) -> str:
 
     An error that came up in several tasks is shown once, with their number.
     """
-    text = f"error: {error.code} {error.summary.rstrip()}{place_text(error.to_json())}"
+    text = f"error: {error.code} {error.summary.rstrip()}{location_text(error.to_json())}"
     text += _trace_text(error.facts)
     task_count = error.facts.get("task_count", 1)
     if isinstance(task_count, int) and task_count > 1:
@@ -70,24 +70,24 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
     return "".join(f"\n{line}" for line in lines)
 
 
-def place_text(error: Mapping[str, Any]) -> str:
+def location_text(error: Mapping[str, Any]) -> str:
     """Return lines with the location of an error in user code, and its record.
 
     What the message says is not said again. Anyone who gave a wrong parameter looks for it on the
     command line, not in the plugin.
     """
     facts = error["facts"]
-    places = {
+    locations = {
         "at": facts.get("location"),
         "in": facts.get("made"),
         "on the record from": facts.get("position"),
     }
     if error["code"] == ParameterError.code:
-        del places["at"]
+        del locations["at"]
     return "".join(
-        f"\n  {word} {place}"
-        for word, place in places.items()
-        if place and str(place) not in error["message"]
+        f"\n  {word} {location}"
+        for word, location in locations.items()
+        if location and str(location) not in error["message"]
     )
 
 

@@ -70,7 +70,7 @@ SECTIONS = {
         "completion": ("completion", "Print a completion script for a shell"),
     },
 }
-_PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
+_MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 _INTERRUPTED = 130
 _JSON, _DEBUG = "--json", "--debug"
 
@@ -79,16 +79,16 @@ class _Commands(Mapping[str, click.Command]):
     """The commands by name, each imported when it is requested."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module = importlib.import_module(f"{_ROOM}.{_PLACES[name][0]}")
+        module = importlib.import_module(f"{_ROOM}.{_MODULES[name][0]}")
         command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(_MODULES)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_MODULES)
 
 
 class RootGroup(click.Group):
@@ -106,7 +106,7 @@ class RootGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands by purpose, without importing any."""
-        width = max(map(len, _PLACES))
+        width = max(map(len, _MODULES))
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(n.ljust(width), text) for n, (_, text) in commands.items()])
@@ -115,7 +115,7 @@ class RootGroup(click.Group):
         """Return the commands with summaries, without importing them, and the options."""
         found = [
             CompletionItem(name, help=summary)
-            for name, (_, summary) in _PLACES.items()
+            for name, (_, summary) in _MODULES.items()
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)

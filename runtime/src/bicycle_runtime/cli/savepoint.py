@@ -17,9 +17,9 @@ from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.operations import operation_command, perform
 from bicycle_runtime.cli.parameters import (
     answers,
+    complete_savepoint,
     declared_options,
     job_names,
-    savepoint_places,
 )
 from bicycle_runtime.cli.rendering import (
     answer_json,
@@ -115,7 +115,7 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
         "bicycle savepoint inspect before-upgrade --job wordcount",
     ),
 )
-@click.argument("url", shell_complete=savepoint_places)
+@click.argument("url", shell_complete=complete_savepoint)
 @click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
 @click.option("--verify", is_flag=True, help="Read all files and compare checksums.")
 @service_options
@@ -151,7 +151,7 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
         "bicycle savepoint delete before-upgrade --job wordcount",
     ),
 )
-@click.argument("url", shell_complete=savepoint_places)
+@click.argument("url", shell_complete=complete_savepoint)
 @click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
 @service_options
 @answers
@@ -181,7 +181,7 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
         "bicycle savepoint restore savepoints/v1 --checkpoint-dir cp --name wordcount",
     ),
 )
-@click.argument("url", shell_complete=savepoint_places)
+@click.argument("url", shell_complete=complete_savepoint)
 @declared_options([info for info in JOB_OPERATIONS["restore"].option_infos if info.name != "url"])
 @service_options
 @answers

@@ -12,7 +12,7 @@ import click
 
 from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.candidates import plugin_names
-from bicycle_runtime.cli.checkpoints import place_options
+from bicycle_runtime.cli.checkpoints import checkpoint_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
 from bicycle_runtime.cli.rendering import (
@@ -97,7 +97,7 @@ def _limit_option(command: F) -> F:
         "bicycle state ls --checkpoint-dir checkpoints/wordcount --epoch 7",
     ),
 )
-@place_options
+@checkpoint_options
 @_epoch_option
 @answers
 def ls_command(
@@ -131,7 +131,7 @@ def ls_command(
         "bicycle state get --job wordcount --operator counts --prefix a --limit 100",
     ),
 )
-@place_options
+@checkpoint_options
 @_epoch_option
 @click.option("--operator", required=True, metavar="UID", help="The operator.")
 @_name_option
@@ -189,7 +189,7 @@ def get_command(
 )
 @click.argument("epoch_a", type=click.IntRange(min=0))
 @click.argument("epoch_b", type=click.IntRange(min=0))
-@place_options
+@checkpoint_options
 @click.option("--operator", metavar="UID", help="Show only this operator.")
 @_name_option
 @_limit_option
@@ -233,7 +233,7 @@ def diff_command(
         "bicycle state export --job wordcount --operator counts --to counts.jsonl",
     ),
 )
-@place_options
+@checkpoint_options
 @_epoch_option
 @click.option(
     "--to",

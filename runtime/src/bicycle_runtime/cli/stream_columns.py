@@ -51,7 +51,7 @@ def _latest_text(figures: Figures) -> str:
 
 
 COLUMNS: Sequence[Column] = (
-    Column("stream", lambda f: f.key, lambda f: (f.key, f.place), is_descending=False),
+    Column("stream", lambda f: f.key, lambda f: (f.key, f.location), is_descending=False),
     _number("msg/s", lambda f: f.messages.second),
     _number("msg/min", lambda f: f.messages.minute),
     _number("msg/h", lambda f: f.messages.hour),
@@ -74,11 +74,11 @@ COLUMNS: Sequence[Column] = (
         lambda f: " ".join(f.marks),
     ),
     Column("latest", _latest_text, lambda f: f.latest_ms),
-    Column("place", lambda f: f.place, lambda f: (f.place, f.key), is_descending=False),
+    Column("location", lambda f: f.location, lambda f: (f.location, f.key), is_descending=False),
 )
 HEADINGS = [column.heading for column in COLUMNS]
 SPARE_HEADINGS = (
-    "place",
+    "location",
     "latest",
     "producers",
     "shards",

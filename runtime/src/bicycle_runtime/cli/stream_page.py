@@ -28,7 +28,7 @@ from bicycle_sdk.quantities import duration_text
 __all__ = ["StreamPage"]
 
 _REFRESH_S = 1.0
-_TEXTS = ("stream", "latest", "place")
+_TEXTS = ("stream", "latest", "location")
 _STYLES = {"bursting": "bold yellow", "stale": "bold red"}
 
 
@@ -212,9 +212,9 @@ class _OneStream(Screen[None]):
     def show(self) -> None:
         """Draw the stream as it is now."""
         figures = self._figures_of(self._stream)
-        for place in self.query("#stream").results(Static):  # None while the screen comes or goes.
+        for widget in self.query("#stream").results(Static):  # None while the screen comes or goes.
             if figures is not None:
-                place.update(_details(figures))
+                widget.update(_details(figures))
 
 
 def _cell(column: Column, figures: Figures) -> Text:

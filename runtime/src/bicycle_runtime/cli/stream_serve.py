@@ -23,7 +23,9 @@ _PACKAGE = "bicycle_runtime.subscriber_server"
 _LIBRARIES = ("httpx", "prometheus_client", "starlette", "websockets")
 
 
-def _place(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
+def _listen_address(
+    _context: click.Context, _option: click.Parameter, text: str
+) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
         raise click.BadParameter(f"expected ADDRESS:PORT, such as 127.0.0.1:9800, got {text!r}")
@@ -43,8 +45,8 @@ def _place(_context: click.Context, _option: click.Parameter, text: str) -> tupl
     callback=lambda _context, _argument, texts: [StreamUrl.parse(text) for text in texts],
 )  # fmt: skip
 @click.option(
-    "--listen", "place", default="127.0.0.1:9800", show_default=True, metavar="ADDRESS:PORT",
-    callback=_place,
+    "--listen", "listen_at", default="127.0.0.1:9800", show_default=True, metavar="ADDRESS:PORT",
+    callback=_listen_address,
     help=(
         "Address for clients; port 0 selects a free port. An address that is reachable from other "
         "machines requires --tls-cert, --tls-key and a token."
@@ -75,7 +77,7 @@ def _place(_context: click.Context, _option: click.Parameter, text: str) -> tupl
 def serve_command(
     *,
     urls: list[StreamUrl],
-    place: tuple[str, int],
+    listen_at: tuple[str, int],
     words: dict[str, str],
     limits: dict[str, str],
     webhooks_path: Path | None,
@@ -106,4 +108,4 @@ def serve_command(
             click.echo(url)
         sys.stdout.flush()
 
-    server.serve_subscribers(service_home(folder), *place, what=what, on_ready=tell)
+    server.serve_subscribers(service_home(folder), *listen_at, what=what, on_ready=tell)

@@ -111,7 +111,7 @@ def draw_table(
         spare: Columns that a narrow terminal does without, the first one first.
     """
     console = terminal(stream)
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(headings)}
+    columns = {name: [row[index] for row in rows] for index, name in enumerate(headings)}
     for name in spare:
         if _width(columns) > console.width:
             del columns[name]

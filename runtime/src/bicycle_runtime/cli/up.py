@@ -210,18 +210,20 @@ def up_command(
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise SERVICE_EXTRA_MISSING(missing_text=", ".join(missing))
-    place = service_home(folder)
+    served = service_home(folder)
     doors["grpc_port"] = _grpc_port(port, grpc_port, is_wanted=not no_grpc)
     if not detach:
         # The rooms above this one are started by name, and only when they are asked for.
         process = importlib.import_module(_MODULE)
         process.configure(sys.stderr)
-        process.run_service(place, host=host, port=port, doors=process.Doors(**doors))
+        process.run_service(served, host=host, port=port, doors=process.Doors(**doors))
         return
-    running = read_address(place)
+    running = read_address(served)
     if running is not None:
-        raise SERVICE_RUNNING(home=str(place.path), pid=running["pid"], url=f" at {running['url']}")
-    address = _start(place, host, port, doors)
+        raise SERVICE_RUNNING(
+            home=str(served.path), pid=running["pid"], url=f" at {running['url']}"
+        )
+    address = _start(served, host, port, doors)
     if as_json:
         answer_json(address)
     else:
@@ -246,15 +248,15 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
     """Stop the service; its jobs continue."""
-    place = service_home(folder)
-    address = read_address(place)
+    served = service_home(folder)
+    address = read_address(served)
     if address is None:
-        raise SERVICE_GONE(home=str(place.path))
+        raise SERVICE_GONE(home=str(served.path))
     pid, started = int(address["pid"]), int(address["started"])
     send_signal(pid, signal.SIGTERM)
     if not wait_for_end(pid, started, timeout_s=_END_MS / 1_000):
         raise STOP_TIMED_OUT(job="service", pid=pid, waited_ms=_END_MS)
-    running = [status.id for status in list_jobs(place) if not status.state.is_final]
+    running = [status.id for status in list_jobs(served) if not status.state.is_final]
     if as_json:
         answer_json({**address, "running": running})
         return
@@ -268,21 +270,21 @@ def service_home(folder: str | None) -> Home:
     return home() if folder is None else Home(Path(folder).expanduser().absolute())
 
 
-def _start(place: Home, host: str, port: int, doors: dict[str, Any]) -> dict[str, Any]:
+def _start(served: Home, host: str, port: int, doors: dict[str, Any]) -> dict[str, Any]:
     """Start the process and return its address, once it answers.
 
     Raises:
         SERVICE_START_FAILED: it ended without a word.
         BicycleError: why it did not start.
     """
-    place.prepare()
-    log_path = service_folder(place) / "log"
+    served.prepare()
+    log_path = service_folder(served) / "log"
     log_path.parent.mkdir(mode=0o700, exist_ok=True)
-    words = (str(place.path), host, str(port), json.dumps(doors))
+    words = (str(served.path), host, str(port), json.dumps(doors))
     process = start_detached(_MODULE, *words, log_path=log_path)
     pause = threading.Event()
     while True:
-        address = read_address(place)
+        address = read_address(served)
         if address is not None and address["pid"] == process.pid:
             process.returncode = 0  # It is nobody's child from now on.
             return address

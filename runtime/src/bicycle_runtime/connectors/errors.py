@@ -121,7 +121,7 @@ class PublishInterruptedError(BicycleError):
 OUTPUT_HELD = BicycleError.row(
     "BIC-1726",
     "vertex {vertex!r}: job {owner!r} (process {pid} on {host} since {since}, its files in "
-    "{place!r}) already writes the output parts of run {run} in {path!r}; nothing was changed "
+    "{folder!r}) already writes the output parts of run {run} in {path!r}; nothing was changed "
     "there",
     cause=(
         "A job that may still run continues the same output parts, as after two starts from one "

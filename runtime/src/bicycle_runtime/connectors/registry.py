@@ -56,11 +56,11 @@ _KINDS: tuple[OfferKind, ...] = typing.get_args(OfferKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A part of the runtime that an extension brings; ``place`` is ``"module:name"``."""
+    """A part that an extension brings; ``location`` is ``"module:name"``."""
 
     kind: OfferKind
     word: str
-    place: str
+    location: str
     extension: str
 
 
@@ -118,16 +118,16 @@ class ConnectorRegistry:
         Raises:
             UNKNOWN_STATE_BACKEND: no extension does.
         """
-        places = {offer.word: offer.place for offer in self.offers_of("state_backends")}
-        if word not in places:
+        locations = {offer.word: offer.location for offer in self.offers_of("state_backends")}
+        if word not in locations:
             raise UNKNOWN_STATE_BACKEND(
                 word=word,
-                known_text=", ".join((*OWN_BACKENDS, *sorted(places))),
+                known_text=", ".join((*OWN_BACKENDS, *sorted(locations))),
                 refusal_text="".join(
                     f"; rejected: {r.extension}: {r.reason}" for r in self.refusals
                 ),
             )
-        return places[word]
+        return locations[word]
 
     def _class(self, direction: str, word: str, vertex_id: str) -> Any:
         table = self.sources if direction == "source" else self.sinks
@@ -230,9 +230,9 @@ def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:
     hook = manager.hook
     connectors = [checked_words(hook.bicycle_sources()), checked_words(hook.bicycle_sinks())]
     offers = [
-        Offer(kind=kind, word=word, place=place, extension=extension.name)
+        Offer(kind=kind, word=word, location=location, extension=extension.name)
         for kind in _KINDS
-        for word, place in sorted(checked_words(getattr(hook, f"bicycle_{kind}")()).items())
+        for word, location in sorted(checked_words(getattr(hook, f"bicycle_{kind}")()).items())
     ]
     return connectors, offers
 

@@ -13,22 +13,22 @@ from typing import Any
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.contract import DriverServices
 
-__all__ = ["place_of", "run_of"]
+__all__ = ["run_of", "storage_id_of"]
 
 
-def place_of(services: DriverServices) -> str:
+def storage_id_of(services: DriverServices) -> str:
     """Return the location of a sink's state, which changes when a job moves."""
     return f"{services.storage.url}/{services.prefix}"
 
 
-def run_of(state: Mapping[str, Any], place: str, *, is_again: bool = False) -> str:
+def run_of(state: Mapping[str, Any], storage_id: str, *, is_again: bool = False) -> str:
     """Return the run of a starting sink: of its state, or a new name.
 
     Args:
         state: The sink's state in the last sealed epoch.
-        place: The current location of the sink's state.
+        storage_id: The current location of the sink's state.
         is_again: Whether epochs of the run are written a second time, so that it cannot continue.
     """
-    if "run" in state and not is_again and state.get("place", place) == place:
+    if "run" in state and not is_again and state.get("place", storage_id) == storage_id:
         return str(state["run"])
     return attempt_id(source=system_random())

@@ -130,9 +130,9 @@ def secret_of(value: object) -> Secret | None:
     """Return the secret in JSON of the form ``{"secret": {"env": …}}``, or None."""
     inner = value["secret"] if isinstance(value, Mapping) and set(value) == {"secret"} else None
     if isinstance(inner, Mapping) and len(inner) == 1:
-        [(kind, place)] = inner.items()
-        if kind in ("env", "file") and isinstance(place, str) and place:
-            return Secret(kind, place)
+        [(kind, location)] = inner.items()
+        if kind in ("env", "file") and isinstance(location, str) and location:
+            return Secret(kind, location)
     return None
 
 

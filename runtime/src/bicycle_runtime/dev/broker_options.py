@@ -226,15 +226,22 @@ def make_keystore(folder: Path) -> Keystore:
         return store
     folder.mkdir(parents=True, exist_ok=True)
     store.path.unlink(missing_ok=True)
-    place = ("-keystore", str(store.path), "-storetype", "PKCS12", "-storepass", store.password)
+    store_words = (
+        "-keystore",
+        str(store.path),
+        "-storetype",
+        "PKCS12",
+        "-storepass",
+        store.password,
+    )
     _keytool(
         folder,
-        *("-genkeypair", "-alias", _ALIAS, "-keyalg", "RSA", "-keysize", "2048", *place),
+        *("-genkeypair", "-alias", _ALIAS, "-keyalg", "RSA", "-keysize", "2048", *store_words),
         *("-dname", "CN=localhost", "-ext", "SAN=DNS:localhost,IP:127.0.0.1"),
         *("-ext", "BC=ca:true", "-validity", "3650"),
     )
     certificate = ("-exportcert", "-rfc", "-alias", _ALIAS, "-file", str(store.ca_path))
-    _keytool(folder, *certificate, *place)
+    _keytool(folder, *certificate, *store_words)
     return store
 
 

@@ -281,10 +281,10 @@ def _fill(
             f"downloading Kafka {KAFKA_VERSION} with {name}: {len(store.jars)} jars, {size_mib} "
             "MiB, 10 to 40 seconds, only once on this machine"
         )
-        with tempfile.TemporaryDirectory(dir=store.folder.parent, prefix="kafka-fetch-") as place:
+        with tempfile.TemporaryDirectory(dir=store.folder.parent, prefix="kafka-fetch-") as folder:
             try:
-                fetch(store.jars, Path(place))
-                store.take_from(Path(place))
+                fetch(store.jars, Path(folder))
+                store.take_from(Path(folder))
             except FetchFailure as failure:
                 causes[name] = str(failure)
             except FileNotFoundError as error:

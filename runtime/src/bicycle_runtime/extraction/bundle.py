@@ -50,7 +50,7 @@ class JobBundle:
 
     def to_bytes(self) -> bytes:
         """Return the stored form: magic, format version, checksum, MessagePack."""
-        graph = {"graph": self.graph.to_json(), "places": self.graph.places()}
+        graph = {"graph": self.graph.to_json(), "places": self.graph.locations()}
         fields = {**_plain_fields(self), **graph}
         body = msgspec.msgpack.encode(fields)
         version = BUNDLE_VERSION.to_bytes(2, "little")
@@ -67,7 +67,7 @@ class JobBundle:
         body = _checked_body(data)
         try:
             fields = msgspec.msgpack.decode(body, type=StoredBundle)
-            graph = JobGraph.from_json(fields.graph).with_places(fields.places)
+            graph = JobGraph.from_json(fields.graph).with_locations(fields.places)
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
             bundle = cls(**{**kept, "graph": graph})
         except GraphFormatError as error:

@@ -123,7 +123,7 @@ class _Run:
 
     def ask(self, wish: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """Return header and blobs of a good response; raise the error of a bad one."""
-        request = json.dumps({**wish, **self._place(), **self._child_limits()})
+        request = json.dumps({**wish, **self._folders(), **self._child_limits()})
         try:
             outcome = run_child(request.encode(), python=self.python, limits=self.limits)
         except OSError as error:
@@ -140,14 +140,14 @@ class _Run:
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
         """Return the graph, parsed and checked again: the child's SDK may differ."""
-        graph = JobGraph.from_json(header["graph"]).with_places(header.get("places", {}))
+        graph = JobGraph.from_json(header["graph"]).with_locations(header.get("locations", {}))
         graph.validate()
         return graph
 
     def _not_started(self, facts: dict[str, Any], detail: str) -> ExtractionError:
         return CHILD_NOT_STARTED(**facts, python=self.python or sys.executable, detail=detail)
 
-    def _place(self) -> dict[str, Any]:
+    def _folders(self) -> dict[str, Any]:
         """Return the object to load, and the import path unless the interpreter differs."""
         ref = self.ref
         target = {
@@ -191,24 +191,24 @@ class _Run:
 
     def _end_error(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
         """Return the error for a child that was late or died before it wrote an answer."""
-        places = {**facts, **self._last_known(outcome.dump)}
+        locations = {**facts, **self._last_known(outcome.dump)}
         if outcome.is_late:
-            return PLUGIN_TIMED_OUT(**places, limit_ms=self.limits.wall_time_ms)
+            return PLUGIN_TIMED_OUT(**locations, limit_ms=self.limits.wall_time_ms)
         code = outcome.exit_code or 0
         if code < 0:
-            return PLUGIN_KILLED(**places, signal_name=signal_name(-code) or f"signal {-code}")
+            return PLUGIN_KILLED(**locations, signal_name=signal_name(-code) or f"signal {-code}")
         if not outcome.result.has_greeted:
             detail = outcome.stderr_tail[-1] if outcome.stderr_tail else f"exit code {code}"
             return self._not_started(facts, detail)
         if code == PIPE_LOST_EXIT_CODE:
             return RESULT_UNREADABLE(**facts, detail="the plugin closed the pipe")
-        return PLUGIN_EXITED(**places, exit_code=code, exit_message=None, how="process end")
+        return PLUGIN_EXITED(**locations, exit_code=code, exit_message=None, how="process end")
 
     def _last_known(self, dump: str) -> dict[str, Any]:
         """Return where the child was when it could not answer any more."""
-        places = dump_locations(dump)
+        locations = dump_locations(dump)
         where = user_location(
-            places, package=self.ref.module.partition(".")[0], folder=self.ref.location
+            locations, package=self.ref.module.partition(".")[0], folder=self.ref.location
         )
         phases = [
             line.removeprefix(PHASE_PREFIX)
@@ -217,7 +217,7 @@ class _Run:
         ]
         return {
             "location": where or self.ref.target,
-            "traceback": location_lines(places),
+            "traceback": location_lines(locations),
             "phase": phases[-1] if phases else "while starting",
         }
 

@@ -146,7 +146,9 @@ class Loading:
         return Answer(
             header={
                 "graph": graph.to_json(),
-                "places": {id_: show_paths(place) for id_, place in graph.places().items()},
+                "locations": {
+                    id_: show_paths(location) for id_, location in graph.locations().items()
+                },
                 "plugin_version": built.info.version,
                 "sdk_version": bicycle_sdk.__version__,
                 "python_version": platform.python_version(),
@@ -297,12 +299,12 @@ class Loading:
 
     def _not_marked(self, module: ModuleType, value: Any) -> ExtractionError:
         code = getattr(value, "__code__", None)
-        place = f"{code.co_filename}:{code.co_firstlineno}" if code else module.__file__
+        location = f"{code.co_filename}:{code.co_firstlineno}" if code else module.__file__
         return PLUGIN_NOT_MARKED(
             plugin=self.target.name,
             dist=self.target.dist,
             target=self.target.entry_point,
-            location=show_paths(place or self.target.entry_point),
+            location=show_paths(location or self.target.entry_point),
             found=type(value).__name__,
         )
 

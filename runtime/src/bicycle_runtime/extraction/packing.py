@@ -218,7 +218,7 @@ def pack_environment(
     digest = _digest(files, notes)
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
-        contents = {place: file.read_bytes() for place, file in files.items()}
+        contents = {member: file.read_bytes() for member, file in files.items()}
         write_archive(archive, {**contents, **notes})
     return PackedEnvironment(
         digest=digest,
@@ -231,33 +231,36 @@ def pack_environment(
 def _files_of(dist: Any, name: str) -> Mapping[str, Path]:
     """Return the files of a distribution by their place in the archive."""
     recorded = dict(_recorded_files(dist))
-    if any(not _is_metadata(place) for place in recorded):
+    if any(not _is_metadata(member) for member in recorded):
         return recorded
     sources = dict(_editable_files(dist, recorded))
     if not sources:
         raise ENVIRONMENT_FILES_UNKNOWN(library=f"{name} {dist.version}")
-    return {**{place: file for place, file in recorded.items() if _is_metadata(place)}, **sources}
+    return {
+        **{member: file for member, file in recorded.items() if _is_metadata(member)},
+        **sources,
+    }
 
 
 def _recorded_files(dist: Any) -> Iterator[tuple[str, Path]]:
     """Yield the installed files, without scripts and local files."""
     for entry in dist.files or ():
-        place = entry.as_posix()
-        if place.startswith(("..", "/")) or place.endswith((".pth", ".pyc")):
+        member = entry.as_posix()
+        if member.startswith(("..", "/")) or member.endswith((".pth", ".pyc")):
             continue
         file = Path(dist.locate_file(entry))
         if entry.name not in _NOT_PACKED and not _CACHES & set(entry.parts) and file.is_file():
-            yield place, file
+            yield member, file
 
 
-def _is_metadata(place: str) -> bool:
-    top = place.partition("/")[0]
+def _is_metadata(member: str) -> bool:
+    top = member.partition("/")[0]
     return top.endswith((".dist-info", ".egg-info")) or top.startswith("__editable__")
 
 
 def _editable_files(dist: Any, recorded: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     """Yield the sources of an editable installation, below the folder it names."""
-    info = next((file.parent for place, file in recorded.items() if _is_metadata(place)), None)
+    info = next((file.parent for member, file in recorded.items() if _is_metadata(member)), None)
     if info is None:
         return
     tops = (dist.read_text("top_level.txt") or "").split() or _entry_packages(dist)
@@ -289,9 +292,9 @@ def _named_folders(dist: Any, site: Path) -> Iterator[Path]:
 
 def _digest(files: Mapping[str, Path], notes: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for place in sorted([*files, *notes]):
-        data = notes[place] if place in notes else files[place].read_bytes()
-        name = place.encode()
+    for member in sorted([*files, *notes]):
+        data = notes[member] if member in notes else files[member].read_bytes()
+        name = member.encode()
         digest.update(len(name).to_bytes(8, "little") + name + hashlib.sha256(data).digest())
     return digest.hexdigest()
 
@@ -301,9 +304,9 @@ def write_archive(archive: Path, contents: Mapping[str, bytes]) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(f".{archive.name}.{id(contents)}.tmp")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as stream:
-        for place in sorted(contents):
-            entry = zipfile.ZipInfo(place, date_time=_EPOCH)
+        for member in sorted(contents):
+            entry = zipfile.ZipInfo(member, date_time=_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            stream.writestr(entry, contents[place])
+            stream.writestr(entry, contents[member])
     temporary.replace(archive)

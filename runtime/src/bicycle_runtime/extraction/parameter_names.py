@@ -116,6 +116,6 @@ def _module_file(module: str) -> Path | None:
 
 
 def _file_below(folder: Path, module: str) -> Path | None:
-    place = folder.joinpath(*module.split(".")) if module else folder
-    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    path = folder.joinpath(*module.split(".")) if module else folder
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)

@@ -55,9 +55,9 @@ class CsvCodec:
     def __init__(self, record_type: Any, options: Mapping[str, Any]) -> None:
         refuse_options(options, _OPTIONS)
         self._delimiter = options.get("delimiter", ",")
-        self._is_by_place = typing.get_origin(record_type) is tuple
+        self._is_by_index = typing.get_origin(record_type) is tuple
         self._names = list(options.get("fields") or declared_names(record_type))
-        if not self._names and not self._is_by_place:
+        if not self._names and not self._is_by_index:
             raise ValueError(
                 "its columns have no names; declare a dataclass, or set fields (the declared type "
                 f"is {record_type!r})"
@@ -90,9 +90,9 @@ class CsvCodec:
         if self._names and len(cells) != len(self._names):
             raise ValueError(f"the row has {len(cells)} cells for {len(self._names)} columns")
         shaped: Any = cells
-        if self._is_by_place:
-            for place in self._nullable & set(range(len(cells))):
-                shaped[place] = shaped[place] or None
+        if self._is_by_index:
+            for index in self._nullable & set(range(len(cells))):
+                shaped[index] = shaped[index] or None
         else:
             shaped = dict(zip(self._names, cells, strict=True))
             for name in self._nullable & shaped.keys():

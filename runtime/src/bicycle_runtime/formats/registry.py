@@ -48,7 +48,7 @@ OWN_FORMATS: Mapping[str, str] = {
 class FormatRegistry:
     """Known formats by name as ``"module:factory"``, and the refused extensions."""
 
-    places: Mapping[str, str] = field(default_factory=lambda: dict(OWN_FORMATS))
+    locations: Mapping[str, str] = field(default_factory=lambda: dict(OWN_FORMATS))
     refusals: tuple[str, ...] = ()
 
     def codec(
@@ -66,9 +66,9 @@ class FormatRegistry:
             FORMAT_UNUSABLE: an option or the type does not fit.
             FORMAT_LIBRARY_MISSING: what it needs is not installed.
         """
-        if name not in self.places:
+        if name not in self.locations:
             raise self._unknown(name)
-        module, _, attribute = self.places[name].partition(":")
+        module, _, attribute = self.locations[name].partition(":")
         try:
             factory = getattr(importlib.import_module(module), attribute)
             codec: Codec = factory(record_type, options)
@@ -79,7 +79,7 @@ class FormatRegistry:
         return codec
 
     def _unknown(self, name: str) -> Exception:
-        known = sorted(self.places)
+        known = sorted(self.locations)
         close = difflib.get_close_matches(name, known, n=1)
         return FORMAT_UNKNOWN(
             name=name,
@@ -91,7 +91,7 @@ class FormatRegistry:
 
 def find_formats(extensions: Iterable[Extension]) -> FormatRegistry:
     """Return our formats and the formats of extensions."""
-    places, refusals = dict(OWN_FORMATS), []
+    locations, refusals = dict(OWN_FORMATS), []
     for extension in sorted(extensions, key=lambda each: each.name):
         try:
             hook = hooks_of(extension, FormatHooks).hook
@@ -99,11 +99,11 @@ def find_formats(extensions: Iterable[Extension]) -> FormatRegistry:
         except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
             refusals.append(f"{extension.name}: {type(error).__name__}: {error}")
             continue
-        for word, place in sorted(offered.items()):
-            if places.setdefault(word, place) != place:
-                owner = places[word]
+        for word, location in sorted(offered.items()):
+            if locations.setdefault(word, location) != location:
+                owner = locations[word]
                 refusals.append(f"{extension.name}: the name {word!r} is already used by {owner}")
-    return FormatRegistry(places=places, refusals=tuple(refusals))
+    return FormatRegistry(locations=locations, refusals=tuple(refusals))
 
 
 @cache

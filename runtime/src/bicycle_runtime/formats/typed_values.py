@@ -232,7 +232,7 @@ class _TimeFinder:
         elif isinstance(info, inspect.UnionType):
             convert = self._union(info)
         elif isinstance(info, inspect.TupleType):
-            convert = _in_places(list(map(self.find, info.item_types)))
+            convert = _at_indexes(list(map(self.find, info.item_types)))
         elif isinstance(info, inspect.DictType):
             convert = in_values(self.find(info.value_type))
         elif isinstance(info, _LISTS):
@@ -246,7 +246,7 @@ class _TimeFinder:
         tag = None if struct is None else struct.tag
         found = [self.find(field.type) for field in fields]
         if isinstance(info, inspect.NamedTupleType) or (struct and struct.array_like):
-            return _in_places([*([] if tag is None else [None]), *found])
+            return _at_indexes([*([] if tag is None else [None]), *found])
         convert = in_fields({f.encode_name: each for f, each in zip(fields, found, strict=True)})
         if convert is None or struct is None or tag is None:
             return convert
@@ -314,14 +314,14 @@ def in_turn(converts: Iterable[Conversion | None]) -> Conversion | None:
     )
 
 
-def _in_places(converts: Sequence[Conversion | None]) -> Conversion | None:
-    found = {place: each for place, each in enumerate(converts) if each is not None}
+def _at_indexes(converts: Sequence[Conversion | None]) -> Conversion | None:
+    found = {index: each for index, each in enumerate(converts) if each is not None}
     if not found:
         return None
 
     def converted(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             return value
-        return [found[place](item) if place in found else item for place, item in enumerate(value)]
+        return [found[index](item) if index in found else item for index, item in enumerate(value)]
 
     return converted

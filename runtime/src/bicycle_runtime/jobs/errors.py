@@ -9,7 +9,7 @@ class JobRunningError(BicycleError):
     """Another process of this machine runs the job."""
 
     code = "BIC-1901"
-    message = "job {job!r} already runs as process {pid} ({place}); nothing was started"
+    message = "job {job!r} already runs as process {pid} ({location}); nothing was started"
     fix = "stop that process (`bicycle stop {job}`), or choose another --name or --checkpoint-dir"
 
 

@@ -30,7 +30,7 @@ from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 from bicycle_runtime.layouts.paths import LEASE
 
-__all__ = ["Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
+__all__ = ["Home", "JobFolder", "JobLocation", "checkpoint_of", "locate_job"]
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -178,7 +178,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlace:
+class JobLocation:
     """The place of a job: its name, its checkpoint storage, its folder in the home."""
 
     job: str
@@ -186,7 +186,7 @@ class JobPlace:
     storage: Storage
     folder: JobFolder
 
-    def for_driver(self) -> JobPlace:
+    def for_driver(self) -> JobLocation:
         """Return the place for a driver, whose start makes a local checkpoint's folder."""
         storage = self.storage
         if isinstance(storage, LocalStorage):
@@ -207,7 +207,9 @@ class JobPlace:
         return storage.local_path("lock") if isinstance(storage, LocalStorage) else None
 
 
-def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.Random) -> JobPlace:
+def locate_job(
+    options: JobOptions, home: Home, *, clock: Clock, source: random.Random
+) -> JobLocation:
     """Decide where a job lives.
 
     With a checkpoint directory the job is named after its plugin, so that the same command finds it
@@ -228,7 +230,7 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
         name = job_id(plugin, clock=clock, source=source, is_taken=is_taken)
     patience_s = options.storage_timeout_ms / 1_000
     storage = checkpoint_of(checkpoint_dir, name, patience_s=patience_s)
-    return JobPlace(
+    return JobLocation(
         job=name,
         checkpoint_dir=checkpoint_dir,
         storage=storage,

@@ -25,13 +25,13 @@ class FileLock:
     Args:
         path: The lock file; it and its folder are made when missing, and never removed.
         job: Job id, for the error.
-        place: The locked place, for the error.
+        location: The locked place, for the error.
     """
 
-    def __init__(self, path: Path, *, job: str, place: str) -> None:
+    def __init__(self, path: Path, *, job: str, location: str) -> None:
         self._path = path
         self._job = job
-        self._place = place
+        self._location = location
         self._descriptor: int | None = None
 
     def __enter__(self) -> FileLock:
@@ -41,7 +41,7 @@ class FileLock:
         except BlockingIOError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
-            raise JobRunningError(job=self._job, pid=holder, place=self._place) from None
+            raise JobRunningError(job=self._job, pid=holder, location=self._location) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
@@ -54,7 +54,7 @@ class FileLock:
         except OSError as error:
             reason = error.strerror or str(error)
             raise StorageError(
-                url=self._place, action="create", path=self._path.name, reason=reason
+                url=self._location, action="create", path=self._path.name, reason=reason
             ) from error
 
     def __exit__(self, *_: object) -> None:

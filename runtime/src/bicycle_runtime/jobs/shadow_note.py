@@ -23,14 +23,14 @@ __all__ = ["ShadowNote", "followed_epoch", "forget_shadow", "read_shadow", "writ
 class ShadowNote(msgspec.Struct, kw_only=True):
     """A version in the shadow of its job.
 
-    ``request`` is the job with that version. The shadow that is at work has chosen a ``place``
-    below the job's checkpoints; it began with the epoch ``first``, 0 before that, and has followed
-    to ``epoch``.
+    ``request`` is the job with that version. The running shadow writes to a folder named after its
+    ``attempt``, below the job's checkpoints. It began with the epoch ``first``, 0 before that, and
+    has followed to ``epoch``.
     """
 
     request: dict[str, Any]
     epoch: int
-    place: str = ""
+    attempt: str = msgspec.field(name="place", default="")
     first: int = 0
     error: dict[str, Any] | None = None
 

@@ -183,7 +183,7 @@ class RestartNote(msgspec.Struct, kw_only=True):
     """One failure that was, or would have been, met by a restart.
 
     ``attempt`` restarts were used since ``epoch``, the last sealed one. ``delay_ms`` is None when
-    the job was not started again. ``place`` is the record on which a function failed, if known;
+    the job was not started again. ``position`` is the record on which a function failed, if known;
     ``operator`` and ``subtask`` are where it ran.
     """
 
@@ -193,7 +193,7 @@ class RestartNote(msgspec.Struct, kw_only=True):
     epoch: int
     attempt: int
     delay_ms: int | None = None
-    place: str | None = None
+    position: str | None = None
     operator: str | None = None
     subtask: int | None = None
 

@@ -32,13 +32,13 @@ def listen(host: str, port: int, *, missing: str | None) -> Listener:
         ADDRESS_REFUSED: others could reach the address, and something is missing.
         ADDRESS_TAKEN: the address is none, or is taken.
     """
-    family, kind, protocol, place = require_safe(host, port, missing=missing)
+    family, kind, protocol, each = require_safe(host, port, missing=missing)
     # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
     # and an answer would else wait 40 ms between head and body.
     listener = Listener(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind(each)
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
@@ -53,9 +53,9 @@ def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int
         ADDRESS_REFUSED: others could reach the address, and something is missing.
         ADDRESS_TAKEN: the address is none.
     """
-    found = _places(host, port)
-    for place in found:
-        address = ipaddress.ip_address(str(place[3][0]).partition("%")[0])
+    found = _socket_addresses(host, port)
+    for each in found:
+        address = ipaddress.ip_address(str(each[3][0]).partition("%")[0])
         if not address.is_loopback and missing is not None:
             text = "all addresses of this machine" if address.is_unspecified else str(address)
             raise ADDRESS_REFUSED(host=host, port=port, found=text, missing=missing)
@@ -68,7 +68,7 @@ def is_loopback(host: str, port: int) -> bool:
     Raises:
         ADDRESS_TAKEN: the address is none.
     """
-    texts = [str(place[3][0]).partition("%")[0] for place in _places(host, port)]
+    texts = [str(each[3][0]).partition("%")[0] for each in _socket_addresses(host, port)]
     return all(ipaddress.ip_address(text).is_loopback for text in texts)
 
 
@@ -90,9 +90,9 @@ def hosts_of(
     return [f"{name}:{port}" for name in plain] + (plain if port == (443 if is_tls else 80) else [])
 
 
-def _places(host: str, port: int) -> list[tuple[int, int, int, Any]]:
+def _socket_addresses(host: str, port: int) -> list[tuple[int, int, int, Any]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ADDRESS_TAKEN(host=host, port=port, reason=str(error)) from error
-    return [(family, kind, protocol, place) for family, kind, protocol, _, place in found]
+    return [(family, kind, protocol, each) for family, kind, protocol, _, each in found]

@@ -153,9 +153,9 @@ class _Building:
         if node.operator == "time" or any(each.node in self._timed for each in node.inputs):
             self._timed.add(node.id)
         document = self._pipeline.document
-        place = f"{document.file}:{document.key_position(node.path).line}"
+        location = f"{document.file}:{document.key_position(node.path).line}"
         for vertex in self._env.vertices[count:]:
-            vertex.place = place
+            vertex.location = location
             owner = self._owners.setdefault(vertex.final_id, node)
             if owner is not node:
                 text = f"its vertex {vertex.final_id!r} has the same id as a vertex of {owner.id!r}"

@@ -77,8 +77,8 @@ class Checks:
     def note(self, path: KeyPath, text: str, *, at_key: bool = False) -> None:
         """Take note of a problem at a path."""
         find = self.document.key_position if at_key else self.document.value_position
-        place = find(path)
-        self._add(path, text, place)
+        position = find(path)
+        self._add(path, text, position)
 
     def missing(self, path: KeyPath, text: str) -> None:
         """Note a missing key, at the start of its table.
@@ -150,8 +150,8 @@ class Checks:
         text = f"unknown key {label_of((*path, key))}; {_one_of(key, sorted(known))}"
         self.note((*path, key), text, at_key=True)
 
-    def _add(self, path: KeyPath, text: str, place: Position) -> None:
-        found = Problem(path=path, text=text, line=place.line, column=place.column)
+    def _add(self, path: KeyPath, text: str, position: Position) -> None:
+        found = Problem(path=path, text=text, line=position.line, column=position.column)
         self.problems.append(found)
         if len(self.problems) >= _PROBLEMS_MAX:
             self.raise_problems()

@@ -57,9 +57,9 @@ class _Computed(HasExpression):
             raise Refused from error
         return [_vector(column, columns.count) for column in found]
 
-    def _column(self, place: int) -> Expression:
+    def _column(self, index: int) -> Expression:
         inputs = [expression_of(read.field) for read in self._compiled.reads]
-        return Expression("columns", self, place, *inputs)
+        return Expression("columns", self, index, *inputs)
 
     def _answers(self, values: Sequence[Any]) -> list[Any]:
         answers: list[Any] = self._the_kernel().answers(values)

@@ -29,7 +29,7 @@ __all__ = [
     "job_name",
     "notation_of",
     "read_document",
-    "toml_places",
+    "toml_positions",
     "yaml_dumper",
 ]
 
@@ -42,7 +42,7 @@ _SHOWN_MAX = 60
 _DEPTH_MAX = 50
 # Texts in quotes, words, dots, blanks, and any other characters between them.
 _TOML_WORD = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)""")
-_TOML_PLACE = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
+_TOML_AT = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 
 
 class Position(NamedTuple):
@@ -119,19 +119,19 @@ def _read_toml(text: str, file: str) -> Document:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        match = _TOML_PLACE.fullmatch(str(error))
+        match = _TOML_AT.fullmatch(str(error))
         line = int(match["line"] or text.count("\n") + 1) if match else 1
         problem = _in_words(match["text"] if match else str(error))
         raise _unreadable(file, line, f"invalid TOML: {problem}") from error
     except ValueError as error:  # An int of thousands of digits.
         raise _unreadable(file, 1, f"invalid TOML: {error}") from error
-    keys, values = toml_places(text)
+    keys, values = toml_positions(text)
     if len(values) > _NODE_COUNT_MAX:
         raise _unreadable(
             file, text.count("\n") + 1, f"it has more than {_NODE_COUNT_MAX:,} values"
         )
-    places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
-    own_keys, own_values = places
+    positions = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
+    own_keys, own_values = positions
     return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
 
 
@@ -347,7 +347,7 @@ def _unreadable(file: str, line: int, problem: str) -> BicycleError:
 
 
 _Path = tuple[str | int, ...]
-_Places = dict[_Path, tuple[int, int]]
+_Positions = dict[_Path, tuple[int, int]]
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _KEY = re.compile(r"""[ \t]*(?:(?P<bare>[\w-]+)|"(?P<basic>(?:\\.|[^"\\])*)"|'(?P<raw>[^']*)')""")
@@ -358,7 +358,7 @@ _STRING = re.compile(
 _WORD = re.compile(r"[^,\]}\n#]+")
 
 
-def toml_places(text: str) -> tuple[_Places, _Places]:
+def toml_positions(text: str) -> tuple[_Positions, _Positions]:
     r"""Return line and column, from 1, of each key and of each value, by path.
 
     Args:
@@ -382,8 +382,8 @@ class _Scan:
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._at = 0
         self._counts: dict[_Path, int] = {}
-        self.keys: _Places = {}
-        self.values: _Places = {}
+        self.keys: _Positions = {}
+        self.values: _Positions = {}
 
     def document(self) -> None:
         table: _Path = ()
@@ -425,7 +425,7 @@ class _Scan:
         path: _Path = table
         for name in self._read_dotted():
             path = (*path, name)
-            self.keys.setdefault(path, self._place(begin))
+            self.keys.setdefault(path, self._position(begin))
         self._at = self._text.index("=", self._at) + 1
         self._skip()
         self._value(path)
@@ -486,9 +486,9 @@ class _Scan:
         assert match is not None
         self._at = match.end()
 
-    def _note(self, places: _Places, path: _Path, at: int) -> None:
-        places.setdefault(path, self._place(at))
+    def _note(self, positions: _Positions, path: _Path, at: int) -> None:
+        positions.setdefault(path, self._position(at))
 
-    def _place(self, at: int) -> tuple[int, int]:
+    def _position(self, at: int) -> tuple[int, int]:
         line = bisect_right(self._line_starts, at)
         return line, at - self._line_starts[line - 1] + 1

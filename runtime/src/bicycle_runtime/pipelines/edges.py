@@ -158,7 +158,7 @@ def _sort(checks: Checks, nodes: list[T]) -> list[T]:
         for sender in missing[node.id]:
             takers.setdefault(sender, []).append(node)
     ready = [node for node in nodes if not missing[node.id]]
-    order = {id(node): place for place, node in enumerate(nodes)}
+    order = {id(node): index for index, node in enumerate(nodes)}
     found: list[T] = []
     while ready:
         found += ready

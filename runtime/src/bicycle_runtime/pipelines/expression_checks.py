@@ -210,21 +210,21 @@ def _named_fields(node: Any) -> Iterator[tuple[KeyPath, str]]:
     """Yield the field names in a node's keys, with their locations."""
     for key in _NAMED_BY.get(node.operator, ()):
         value = getattr(node.spec, key, None)
-        place: KeyPath = (*_place_of(node, key), _IN_OPS.get((node.path, key), key))
+        path: KeyPath = (*_path_of(node, key), _IN_OPS.get((node.path, key), key))
         match value:
             case str():
-                yield place, value
+                yield path, value
             case dict():
-                yield from (((*place, name), name) for name in value)
+                yield from (((*path, name), name) for name in value)
             case list():
                 for index, each in enumerate(value):
                     name = each if isinstance(each, str) else each.field
-                    at = (*place, index) if isinstance(each, str) else (*place, index, "field")
+                    at = (*path, index) if isinstance(each, str) else (*path, index, "field")
                     if name is not None:
                         yield at, name
 
 
-def _place_of(node: Any, key: str) -> KeyPath:
+def _path_of(node: Any, key: str) -> KeyPath:
     path: KeyPath = node.path
     if path == ("window",) and key != "field":
         return ("ops",)  # The short form's computations are in a table of its own.

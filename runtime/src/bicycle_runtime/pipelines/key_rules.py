@@ -235,8 +235,8 @@ def _key_name(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
             f"the name of the key is {spec.key_name!r}, which is already another field of the "
             "result"
         )
-        place = (*path, "count_by" if path == ("ops",) else "key_name")
-        checks.note(place, f"{text}: set key_name, or names in aggregates")
+        position = (*path, "count_by" if path == ("ops",) else "key_name")
+        checks.note(position, f"{text}: set key_name, or names in aggregates")
 
 
 def _time(checks: Checks, spec: Time, path: KeyPath) -> None:

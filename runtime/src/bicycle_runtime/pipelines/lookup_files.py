@@ -91,8 +91,8 @@ class _WithFile(ABC):
             self._rows = _held_rows(self.spec)
         return self._rows
 
-    def _column(self, place: int) -> Expression:
-        return Expression("columns", self, place, expression_of(self.spec.key))
+    def _column(self, index: int) -> Expression:
+        return Expression("columns", self, index, expression_of(self.spec.key))
 
 
 class FoundInFile(_WithFile, HasExpression):
@@ -136,7 +136,7 @@ class CompletedOnColumns(CompletedFromFile, HasExpression):
         return type(self), (self.spec, self.names)
 
     def expression(self) -> Expression:
-        added = {name: self._column(place) for place, name in enumerate(self.spec.fields or ())}
+        added = {name: self._column(index) for index, name in enumerate(self.spec.fields or ())}
         values = {**{name: col(name) for name in self.names}, **added}
         return Expression("record", tuple(values), *values.values())
 

@@ -91,7 +91,7 @@ class CheckedPipeline:
             if node.operator != "time" or node.spec.allowed_lateness is None:
                 continue
             below = ("config",) if node.path[0] == "vertices" else ()
-            place = self.document.key_position((*node.path, *below, "allowed_lateness"))
+            position = self.document.key_position((*node.path, *below, "allowed_lateness"))
             is_short = node.path[0] == "time"
             text = (
                 "allowed_lateness is an alias of max_out_of_orderness in Pulse files; `keep` of "
@@ -99,7 +99,7 @@ class CheckedPipeline:
             )
             if is_short:
                 text += "; with this option the key of results is named key"
-            found.append(f"{self.document.file}:{place.line}:{place.column}: {text}")
+            found.append(f"{self.document.file}:{position.line}:{position.column}: {text}")
         return found
 
     def rule_of(self, node: Node) -> Any:

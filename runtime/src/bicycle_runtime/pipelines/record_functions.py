@@ -271,8 +271,8 @@ class WindowRow(_ResultRow, HasExpression):
     def expression(self) -> Expression:
         values = [col("value")]
         if len(self.names) > 1:
-            places = range(len(self.names))
-            values = [Expression("item", col("value"), lit(place)) for place in places]
+            indexes = range(len(self.names))
+            values = [Expression("item", col("value"), lit(index)) for index in indexes]
         columns = [col("start"), col("end"), col("key"), *values]
         return Expression("record", (*_BOUNDS, self.key_name, *self.names), *columns)
 
@@ -496,5 +496,5 @@ class WithMessage(AsyncFunction[Any, Any]):
         if message is None or "bytes" in value or "bytes_b64" in value:
             return [value]
         topic, _, partition = message.shard.rpartition("/")  # As the connector names its shards.
-        place = {"_topic": topic, "_partition": int(partition), "_offset": message.offset}
-        return [{**value, **place}]
+        index = {"_topic": topic, "_partition": int(partition), "_offset": message.offset}
+        return [{**value, **index}]

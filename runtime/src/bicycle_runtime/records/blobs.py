@@ -132,13 +132,13 @@ def encode_records(
         holder: The blob that has the records, so that this one goes without; None for none.
     """
     if holder is None:
-        place, (name, encoded) = None, codec.encode(values)
+        holder_id, (name, encoded) = None, codec.encode(values)
     else:
-        place, name, encoded = (holder.edge, holder.sequence), holder.codec, b""
+        holder_id, name, encoded = (holder.edge, holder.sequence), holder.codec, b""
     edge, sender, sequence = blob
     has_times = times is not None
     header = _HEADER_ENCODER.encode(
-        BlobHeader(edge, sender, sequence, len(values), name, origin, has_times, place)
+        BlobHeader(edge, sender, sequence, len(values), name, origin, has_times, holder_id)
     )
     column = groups if isinstance(groups, bytes) else array("H", groups or ()).tobytes()
     stamps = b"" if times is None else _little_endian(array("q", times)).tobytes()

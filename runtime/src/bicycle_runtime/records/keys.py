@@ -307,8 +307,8 @@ def part_order(key_type: Any) -> PartOrder:
         key_type: The type that most keys have; None when unknown.
 
     Example:
-        >>> place, parts = part_order(tuple[int, str])
-        >>> parts(sorted(map(place, [(2, "a"), (1, "b"), (1,), (1.5, "a")])))
+        >>> sort_key, parts = part_order(tuple[int, str])
+        >>> parts(sorted(map(sort_key, [(2, "a"), (1, "b"), (1,), (1.5, "a")])))
         [(1.5, 'a'), (1,), (1, 'b'), (2, 'a')]
     """
     if key_type in _ORDERED_TYPES:
@@ -316,7 +316,9 @@ def part_order(key_type: Any) -> PartOrder:
     parts = get_args(key_type) if get_origin(key_type) is tuple else ()
     if parts and all(part in _ORDERED_TYPES for part in parts):
         return PartOrder(_plain_tuple(parts), _parts_at)
-    return PartOrder(lambda key: (encode_key(key), key), lambda places: [key for _, key in places])
+    return PartOrder(
+        lambda key: (encode_key(key), key), lambda sort_keys: [key for _, key in sort_keys]
+    )
 
 
 def _plain(key: Any, kind: type) -> Any:
@@ -327,7 +329,7 @@ def _plain_tuple(kinds: tuple[type, ...]) -> Callable[[Any], Any]:
     shapes = frozenset(kinds[:size] for size in range(len(kinds) + 1))
     first, last = kinds[0], kinds[-1]
 
-    def place(key: Any) -> Any:
+    def sort_key(key: Any) -> Any:
         # hot path: 110 ns for a pair, 300 for others; their bytes take 1,200.
         if type(key) is tuple and (
             (len(key) == 2 == len(kinds) and type(key[0]) is first and type(key[1]) is last)
@@ -336,8 +338,8 @@ def _plain_tuple(kinds: tuple[type, ...]) -> Callable[[Any], Any]:
             return key
         return _Encoded(key)
 
-    return place
+    return sort_key
 
 
-def _parts_at(places: list[Any]) -> list[Any]:
-    return [place.key if type(place) is _Encoded else place for place in places]
+def _parts_at(sort_keys: list[Any]) -> list[Any]:
+    return [sort_key.key if type(sort_key) is _Encoded else sort_key for sort_key in sort_keys]

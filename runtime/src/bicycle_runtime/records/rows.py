@@ -176,21 +176,22 @@ class OpenRow:
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        places = {name: f"f{number}" for number, name in enumerate(document)}
-        by_place = {place: name for name, place in places.items()}
+        attributes = {name: f"f{number}" for number, name in enumerate(document)}
+        by_attribute = {attribute: name for name, attribute in attributes.items()}
         kinds = {name: type(value) for name, value in document.items() if type(value) in _ALONE}
 
         def decoder(kinds: Mapping[str, type], *default: Any) -> msgspec.json.Decoder[Any]:
             parts: list[Any] = [
-                (place, kinds.get(name, Any), *default) for place, name in by_place.items()
+                (attribute, kinds.get(name, Any), *default)
+                for attribute, name in by_attribute.items()
             ]
             return msgspec.json.Decoder(
                 msgspec.defstruct(
-                    "Row", parts, rename=by_place, forbid_unknown_fields=True, gc=False
+                    "Row", parts, rename=by_attribute, forbid_unknown_fields=True, gc=False
                 )
             )
 
-        self._names, self._places, self._kinds = tuple(document), places, kinds
+        self._names, self._attributes, self._kinds = tuple(document), attributes, kinds
         self._decoders = decoder(kinds), decoder({}), decoder({}, msgspec.UNSET)
         self._first = 0  # of the decoders that are tried
         self.is_needless = False
@@ -225,8 +226,8 @@ class OpenRow:
 
     def getter(self, name: str) -> Callable[[Any], Any]:
         """Return a function that reads a field of a row."""
-        place = self._places.get(name)
-        return (lambda _: msgspec.UNSET) if place is None else attrgetter(place)
+        attribute = self._attributes.get(name)
+        return (lambda _: msgspec.UNSET) if attribute is None else attrgetter(attribute)
 
     def names_in(self, rows: Sequence[Any], documents: bytes) -> tuple[str, ...] | None:
         """Return the fields of all documents, in their order; None where one has others.

@@ -121,8 +121,8 @@ class CheckpointState:
             parts += (text_field(name, field="name of an operator"), size, state)
         parts.append(u32_field(len(self.source_offsets), field="number of sources"))
         for name, offset in sorted(self.source_offsets.items()):
-            place = u64_field(offset, field="offset of a source")
-            parts += (text_field(name, field="name of a source"), place)
+            position = u64_field(offset, field="offset of a source")
+            parts += (text_field(name, field="name of a source"), position)
         return b"".join(parts)
 
     @classmethod

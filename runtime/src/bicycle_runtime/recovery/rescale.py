@@ -30,7 +30,7 @@ def restore_ranges(
     scope: StateScope,
     group_count: int,
     parallelism: int,
-    place: tuple[str, str],
+    owner: tuple[str, str],
     divides_lists: bool = False,
 ) -> tuple[RangeState, ...]:
     """Return the state that each of ``parallelism`` subtasks starts from.
@@ -40,7 +40,7 @@ def restore_ranges(
         scope: How its state is divided in this run.
         group_count: Its key groups in this run.
         parallelism: Its subtasks in this run.
-        place: Job and operator, for errors.
+        owner: Job and operator, for errors.
         divides_lists: Whether the lists of its subtasks are divided.
 
     Raises:
@@ -49,7 +49,7 @@ def restore_ranges(
     if state is None:
         return _empty(scope, group_count, parallelism)
     if (state.scope, state.group_count) != (scope.value, group_count):
-        job, operator = place
+        job, operator = owner
         lost = (
             f"operator {operator!r} ({state.scope}, {state.group_count} groups; "
             f"this run has {scope.value}, {group_count} groups)"

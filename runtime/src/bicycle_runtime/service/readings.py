@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.journal import EpochLine, recent_lines
 from bicycle_runtime.jobs.plugins.graph_view import GraphView, graph_view
 from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.jobs.supervision.restarts import place_of
+from bicycle_runtime.jobs.supervision.restarts import position_of
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
@@ -349,7 +349,7 @@ def _exception(
         "code": facts.get("code", ""),
         "message": facts.get("message", ""),
         "fix": facts.get("fix", ""),
-        "place": facts.get("place"),
+        "position": facts.get("position"),
         "task_id": _task_id(status.id, operator) if operator and is_known else None,
         "task_index": facts.get("subtask") if is_known else None,
         "operator_name": operator,
@@ -373,7 +373,7 @@ def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) ->
     if former is not None:
         first_ms = former["first_ms"]
         entry = {**entry, "count": former["count"] + entry["count"], "first_ms": first_ms}
-        for name in ("fix", "place", "operator_name", "task_id"):
+        for name in ("fix", "position", "operator_name", "task_id"):
             entry[name] = entry[name] or former[name]
     found[key] = entry
 
@@ -389,4 +389,6 @@ def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
             row["location"] = facts.get("location") or facts.get("made")
             row["root_cause"] = facts.get("exception_message") or facts.get("reason")
             row["fix"] = error["fix"]
-            row["place"] = row["place"] or place_of(error_from_json(error)) or facts.get("position")
+            row["position"] = (
+                row["position"] or position_of(error_from_json(error)) or facts.get("position")
+            )

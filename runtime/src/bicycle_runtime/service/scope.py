@@ -218,20 +218,20 @@ class Scope:
         if named.get("checkpoint_dir"):
             job = str(named.get("name") or "")
             written.append(f"{str(named['checkpoint_dir']).rstrip('/')}/{job}".rstrip("/"))
-        foreign = self._foreign_places() if read or written else []
+        foreign = self._foreign_locations() if read or written else []
         for url in read:
-            if any(is_within(url, place) for place in foreign) or self._is_foreign(url):
+            if any(is_within(url, location) for location in foreign) or self._is_foreign(url):
                 raise SavepointMissingError(url=url)
         for location in written:
             near = (is_within(location, each) or is_within(each, location) for each in foreign)
             if any(near) or self._is_foreign(location):
                 raise LOCATION_TAKEN(location=location)
 
-    def _foreign_places(self) -> list[str]:
+    def _foreign_locations(self) -> list[str]:
         """Return the checkpoint directories of all jobs that are not theirs, resolved."""
         known = self.service.fleet.view.jobs
         foreign = [each.status.checkpoint for each in known if not self.has(each.summary.job_id)]
-        return [resolve_location(place) for place in foreign if place]
+        return [resolve_location(location) for location in foreign if location]
 
     def _is_foreign(self, location: str) -> bool:
         """Return whether a savepoint or checkpoint, wherever it is, is of a job of others."""

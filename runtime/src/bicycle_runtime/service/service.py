@@ -202,15 +202,15 @@ class Service:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        place = str(self.home.path)
+        location = str(self.home.path)
         with ExitStack() as held:
             try:
                 path = service_folder(self.home) / "lock"
-                held.enter_context(FileLock(path, job="service", place=place))
+                held.enter_context(FileLock(path, job="service", location=location))
             except JobRunningError as error:  # Its holder is a service, not a job.
                 address = read_address(self.home)
                 url = f" at {address['url']}" if address is not None else ""
-                raise SERVICE_RUNNING(home=place, pid=error.facts["pid"], url=url) from None
+                raise SERVICE_RUNNING(home=location, pid=error.facts["pid"], url=url) from None
             yield
 
     async def known(self, job: str) -> KnownJob:

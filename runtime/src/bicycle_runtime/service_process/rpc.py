@@ -82,16 +82,16 @@ async def serve_rpc(
         await server.stop(_GRACE_S)
 
 
-def _listen(server: grpc.aio.Server, place: str, doors: Doors) -> int:
+def _listen(server: grpc.aio.Server, address: str, doors: Doors) -> int:
     """Return the port of the server, or 0."""
     try:
         if doors.tls_cert is None or doors.tls_key is None:
-            return int(server.add_insecure_port(place))
+            return int(server.add_insecure_port(address))
         ca = None if doors.tls_client_ca is None else Path(doors.tls_client_ca).read_bytes()
         pair = (Path(doors.tls_key).read_bytes(), Path(doors.tls_cert).read_bytes())
         # gRPC asks for certificates of clients either always or never.
         credentials = grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
-        return int(server.add_secure_port(place, credentials))
+        return int(server.add_secure_port(address, credentials))
     except OSError as error:
         raise TLS_UNUSABLE(files=str(doors.tls_cert), reason=str(error)) from error
     except RuntimeError:  # What gRPC raises for a port that it does not get.

@@ -54,7 +54,7 @@ LOCAL_STATE_UNUSABLE = BicycleError.row(
 )
 STATE_BACKEND_UNUSABLE = BicycleError.row(
     "BIC-1306",
-    "state backend {backend!r} ({place}) cannot be used: {reason}",
+    "state backend {backend!r} ({factory}) cannot be used: {reason}",
     cause="A worker cannot create the state backend of an extension.",
     fix="install or repair the extension on every host, or choose another state_backend",
 )

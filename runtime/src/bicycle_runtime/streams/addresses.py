@@ -128,13 +128,13 @@ class StreamerUri:
         if len(self.nodes) != 1:
             problem = f"it has {len(self.nodes)} nodes, but {self.protocol}:// supports one"
             raise StreamUrlError(address=str(self), problem=problem)
-        return self.places(default_port)[0]
+        return self.hosts(default_port)[0]
 
-    def places(self, default_port: int | None = None) -> list[tuple[str, int]]:
+    def hosts(self, default_port: int | None = None) -> list[tuple[str, int]]:
         """Return host and port of each node; as ``host_and_port`` otherwise."""
-        return [self._place(node, default_port) for node in self.nodes]
+        return [self._host(node, default_port) for node in self.nodes]
 
-    def _place(self, node: str, default_port: int | None) -> tuple[str, int]:
+    def _host(self, node: str, default_port: int | None) -> tuple[str, int]:
         try:
             parts = urlsplit(f"//{node}")
             host, port = parts.hostname, parts.port
@@ -181,13 +181,13 @@ class StreamUrl:
             if not text:
                 raise ZERO_NODE(address=text)
             raise NO_ENDING_SLASH(address=text)
-        place, _, keys = rest.rpartition("/")
-        if not place and not head:
+        location, _, keys = rest.rpartition("/")
+        if not location and not head:
             raise PROTOCOL_REQUIRED(address=text)
-        if not place and head == "file":
+        if not location and head == "file":
             raise ZERO_NODE(address=text)
         return cls(
-            StreamerUri.parse(f"{head}{separator}{place}"),
+            StreamerUri.parse(f"{head}{separator}{location}"),
             tuple(StreamKey(key) for key in keys.split(",") if key),
         )
 

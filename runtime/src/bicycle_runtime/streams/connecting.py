@@ -67,8 +67,8 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     """Return the class that serves the protocol of an address."""
     if uri.protocol is None:
         raise PROTOCOL_REQUIRED(address=str(uri))
-    if place := _BACKENDS.get(uri.protocol):
-        found: Any = _load(uri, place)
+    if location := _BACKENDS.get(uri.protocol):
+        found: Any = _load(uri, location)
     else:
         # It takes 20 ms to load, and only what others wrote needs it.
         from importlib_metadata import entry_points
@@ -83,8 +83,8 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     return found  # type: ignore[no-any-return]  # Whatever an entry point names, used as a backend.
 
 
-def _load(uri: StreamerUri, place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(uri: StreamerUri, location: str) -> Any:
+    module, _, name = location.partition(":")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:

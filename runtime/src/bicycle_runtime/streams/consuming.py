@@ -246,14 +246,14 @@ class Consumer(AsyncMessages):
             StreamKeyNotFoundError: the consumer does not read this stream, or not this shard.
             StreamKeyEmptyError: it is the last shard that is assigned.
         """
-        place = (self._known_key(key), shard_id)
-        if place not in self._assigned:
+        shard = (self._known_key(key), shard_id)
+        if shard not in self._assigned:
             raise self._not_found(f"{key}/{shard_id}")
         if len(self._assigned) == 1:
             raise StreamKeyEmptyError(
                 address=self.address, problem="the last stream was unassigned"
             )
-        self._assigned.remove(place)
+        self._assigned.remove(shard)
 
     def ack(self, message: Message) -> None:
         """Acknowledge a message as done; ``commit`` makes it durable.

@@ -103,7 +103,7 @@ class Streamer(ABC):
         """Close the resources of ``_open``, after all senders and consumers."""
 
     @property
-    def place(self) -> Hashable:
+    def identity(self) -> Hashable:
         """The location of the streams, equal for all spellings of one address.
 
         The names of a machine other than ``localhost`` are not compared.

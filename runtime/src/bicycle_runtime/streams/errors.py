@@ -240,7 +240,7 @@ FLUSH_TIMED_OUT = StreamError.row(
 )
 
 
-PLACE_UNUSABLE = StreamError.row(
+TARGET_UNUSABLE = StreamError.row(
     "BIC-2657",
     "{address} does not accept a message with shard {shard_id} and time {timestamp_ms}",
     cause="The shard or the time of a message is negative, or too large for all backends.",

@@ -41,17 +41,17 @@ class MergedConsumers(AsyncMessages):
             ConsumerEndedError: one of the consumers was ended.
         """
         while self._missing:
-            place = self._missing[-1]
+            index = self._missing[-1]
             try:
-                message = await self._consumers[place].next()
+                message = await self._consumers[index].next()
             except StreamEndedError:
                 self._missing.pop()  # It has none any more, so that nobody waits for it.
                 continue
             self._missing.pop()
-            heappush(self._heads, (message.timestamp_ms, place, message))
+            heappush(self._heads, (message.timestamp_ms, index, message))
         if not self._heads:
             addresses = ", ".join(dict.fromkeys(each.address for each in self._consumers))
             raise StreamEndedError(address=addresses)
-        _, place, message = heappop(self._heads)
-        self._missing.append(place)
+        _, index, message = heappop(self._heads)
+        self._missing.append(index)
         return message

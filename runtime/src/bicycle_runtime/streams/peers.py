@@ -106,10 +106,10 @@ class PeerStreamer(Streamer, Generic[Peer]):
         """Stop the server, if it runs."""
 
     async def _open(self) -> None:
-        place = self.uri.host_and_port(self.default_port)
+        address = self.uri.host_and_port(self.default_port)
         try:
             if self._peer_options.listen:
-                await self._listen(*place)
+                await self._listen(*address)
                 return
             first = self._join(await self._connect())
         except Exception as error:

@@ -18,7 +18,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Consumer
 from bicycle_runtime.streams.errors import (
     FLUSH_TIMED_OUT,
-    PLACE_UNUSABLE,
+    TARGET_UNUSABLE,
     AlreadyAnchoredError,
     NotAnchoredError,
     StreamUnsupportedError,
@@ -191,7 +191,7 @@ class Producer:
             NotAnchoredError: the producer has no stream.
             ProducerEndedError: the producer was ended.
             StreamUnsupportedError: the backend has no keys and headers, or not these.
-            PLACE_UNUSABLE: there is no such shard or time.
+            TARGET_UNUSABLE: there is no such shard or time.
         """
         if self._key is None:
             raise NotAnchoredError(address=self._sender.address)
@@ -208,21 +208,21 @@ class Producer:
         headers: GivenHeaders | None = None,
     ) -> Sent:
         """Send a message to any stream; otherwise like ``send``."""
-        place = (shard_id, timestamp_ms)
-        return self._send(StreamKey(stream_key), payload, place, (key, headers))
+        target = (shard_id, timestamp_ms)
+        return self._send(StreamKey(stream_key), payload, target, (key, headers))
 
     def _send(
         self,
         stream_key: StreamKey,
         payload: Payload,
-        place: tuple[int | None, int | None],
+        target: tuple[int | None, int | None],
         head: tuple[bytes | str | None, GivenHeaders | None],
     ) -> Sent:
         """Send a message with its shard and time, and its key and headers."""
-        # hot path: `*place` as arguments costs 0.1 µs.
-        (shard_id, timestamp_ms), (key, headers) = place, head
+        # hot path: `*target` as arguments costs 0.1 µs.
+        (shard_id, timestamp_ms), (key, headers) = target, head
         if shard_id is not None or timestamp_ms is not None:
-            _check_place(self._sender.address, shard_id, timestamp_ms)
+            _check_target(self._sender.address, shard_id, timestamp_ms)
         data = payload if isinstance(payload, bytes) else _bytes_of(payload)
         if key is None and not headers:
             return self._sender.send(OutgoingMessage(stream_key, data, shard_id, timestamp_ms))
@@ -235,7 +235,7 @@ class Producer:
             )
         message_key = key.encode() if isinstance(key, str) else key
         return self._sender.send(
-            OutgoingMessage(stream_key, data, *place, message_key, _headers_of(headers))
+            OutgoingMessage(stream_key, data, *target, message_key, _headers_of(headers))
         )
 
     def send_many(self, payloads: Iterable[Payload]) -> Sent:
@@ -268,7 +268,7 @@ class Producer:
             # hot path: 0.1 µs of the 3 that a relay takes for a message.
             time_ms = max(map(_TIME, batch))
             shard_id = max(map(_SHARD, batch)) if with_shards else None
-            _check_place(self._sender.address, shard_id, time_ms)
+            _check_target(self._sender.address, shard_id, time_ms)
             self._sender.copy_many(key, batch, with_shards=with_shards)
 
     def clone(self) -> Producer:
@@ -321,10 +321,10 @@ class Producer:
         await self._sender.close()
 
 
-def _check_place(address: str, shard_id: int | None, timestamp_ms: int | None) -> None:
+def _check_target(address: str, shard_id: int | None, timestamp_ms: int | None) -> None:
     """Refuse a shard or time that exceeds 63 bits."""
     if (shard_id or 0) >> 63 or (timestamp_ms or 0) >> 63:
-        raise PLACE_UNUSABLE(address=address, shard_id=shard_id, timestamp_ms=timestamp_ms)
+        raise TARGET_UNUSABLE(address=address, shard_id=shard_id, timestamp_ms=timestamp_ms)
 
 
 def _headers_of(given: GivenHeaders | None) -> Headers:

@@ -22,7 +22,7 @@ __all__ = ["LineSender", "Pending", "QueuedSender"]
 class Pending:
     """A message that waits for the other side, and its later receipt."""
 
-    __slots__ = ("_number", "_sender", "error", "message", "place", "receipt")
+    __slots__ = ("_number", "_sender", "error", "message", "receipt", "shard")
 
     def __init__(
         self, sender: QueuedSender, number: int, message: OutgoingMessage, shard_id: int
@@ -30,7 +30,7 @@ class Pending:
         self._sender = sender
         self._number = number
         self.message = message
-        self.place = (message.stream_key, shard_id)  # Its stream, and the shard that was chosen.
+        self.shard = (message.stream_key, shard_id)  # Its stream, and the shard that was chosen.
         self.receipt: Receipt | None = None
         self.error: StreamError | None = None
 
@@ -156,10 +156,10 @@ class LineSender(QueuedSender):
     def _begin(self, pending: Pending) -> None:
         message = pending.message
         line_payload(message.payload, self.address)
-        sequence = self._sequences[pending.place]
-        self._sequences[pending.place] = sequence + 1
+        sequence = self._sequences[pending.shard]
+        self._sequences[pending.shard] = sequence + 1
         time_ms = self._now_ms() if message.timestamp_ms is None else message.timestamp_ms
-        pending.receipt = Receipt(*pending.place, sequence, time_ms)
+        pending.receipt = Receipt(*pending.shard, sequence, time_ms)
 
     @staticmethod
     def line_of(pending: Pending) -> str:
@@ -172,5 +172,5 @@ class LineSender(QueuedSender):
         """Return the pending message in a consumer's form."""
         sent = pending.receipt
         assert sent is not None, "a line has its number when it is taken"
-        place = (sent.stream_key, sent.shard_id, sent.sequence, sent.timestamp_ms)
-        return Message(*place, pending.message.payload)
+        shard = (sent.stream_key, sent.shard_id, sent.sequence, sent.timestamp_ms)
+        return Message(*shard, pending.message.payload)

@@ -19,7 +19,7 @@ from bicycle_runtime.streams.messages import Message
 
 __all__ = ["Member", "SharedReader"]
 
-Place: TypeAlias = tuple[StreamKey, int, int]
+Position: TypeAlias = tuple[StreamKey, int, int]
 
 
 class Member:
@@ -27,7 +27,7 @@ class Member:
 
     def __init__(self) -> None:
         self.queue: deque[Message] = deque()
-        self.unacknowledged: dict[Place, Message] = {}
+        self.unacknowledged: dict[Position, Message] = {}
 
 
 class SharedReader:
@@ -91,13 +91,13 @@ class SharedReader:
                 if not member.queue:
                     await self._read(count_max)
         batch = [member.queue.popleft() for _ in range(min(count_max, len(member.queue)))]
-        member.unacknowledged.update((_place(message), message) for message in batch)
+        member.unacknowledged.update((_position(message), message) for message in batch)
         self._drained.set()
         return batch
 
     def ack(self, member: Member, message: Message) -> None:
         """Note that a member is done with a message."""
-        member.unacknowledged.pop(_place(message), None)
+        member.unacknowledged.pop(_position(message), None)
 
     def positions(self) -> dict[tuple[StreamKey, int], int]:
         """Return for each shard the sequence that comes next after all that are done with."""
@@ -126,5 +126,5 @@ class SharedReader:
             raise UnacknowledgedError(group=self._name, address=self._address, waiting=waiting)
 
 
-def _place(message: Message) -> Place:
+def _position(message: Message) -> Position:
     return message.stream_key, message.shard_id, message.sequence

@@ -43,7 +43,7 @@ _BAD_FRAME_CODES = frozenset(
     {CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG}
 )
 
-Place: TypeAlias = tuple[StreamKey, int]
+Position: TypeAlias = tuple[StreamKey, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         self._decoder = LineDecoder(self.address)
         self._clock = SystemClock()
         self._server: Server | None = None
-        self._last: dict[Place, int] = {}
+        self._last: dict[Position, int] = {}
         self._last_sequence = options.last_sequence
         self.gap_count = 0
 
@@ -175,12 +175,12 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         if isinstance(message, StreamError):
             return message
         if self.options.sequence_field is not None:
-            place, time_ms = (message.stream_key, message.shard_id), message.timestamp_ms
+            position, time_ms = (message.stream_key, message.shard_id), message.timestamp_ms
             try:
                 sequence = int(json.loads(message.payload)[self.options.sequence_field])
             except (ValueError, TypeError, KeyError):
-                return Message(*place, self._unmoved, time_ms, message.payload)
-            message = Message(*place, sequence, time_ms, message.payload)
+                return Message(*position, self._unmoved, time_ms, message.payload)
+            message = Message(*position, sequence, time_ms, message.payload)
         stream = (message.stream_key, message.shard_id)
         last = self._last.get(stream, message.sequence - 1)
         self.gap_count += max(0, message.sequence - last - 1)

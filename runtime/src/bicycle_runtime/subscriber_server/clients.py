@@ -288,8 +288,8 @@ class Client:
         await self._take_turn()
         self._figures.catching_up.inc()
         try:
-            while not subscription.is_over and (places := subscription.to_read()):
-                for begin, shard_id in places:
+            while not subscription.is_over and (positions := subscription.to_read()):
+                for begin, shard_id in positions:
                     await self._send_past(subscription, begin, shard_id)
         except StreamError as error:
             self.end(subscription, error)

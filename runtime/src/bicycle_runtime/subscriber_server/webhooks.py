@@ -117,10 +117,10 @@ def read_webhooks(path: Path) -> list[WebhookOptions]:
 
 def _problem(webhook: WebhookOptions) -> str:
     """Return the problem of a webhook, or an empty text."""
-    place = urlsplit(webhook.url)
-    if place.scheme not in ("http", "https") or not place.hostname:
+    target = urlsplit(webhook.url)
+    if target.scheme not in ("http", "https") or not target.hostname:
         return "url is not an http or https URL"
-    if place.username is not None or place.password is not None:
+    if target.username is not None or target.password is not None:
         return "url contains a password; verify signatures in the receiver instead"
     if not isinstance(webhook.options, dict | None):
         return "options must be a table"
@@ -300,8 +300,8 @@ class Webhook:
 
     def _id_of(self, message: Message) -> str:
         """Return the id of a message: the same whenever it is sent."""
-        place = f"{self._url}|{message.shard_id}|{message.sequence}|{self._options.name}"
-        return f"msg_{hashlib.sha256(place.encode()).hexdigest()[:32]}"
+        target = f"{self._url}|{message.shard_id}|{message.sequence}|{self._options.name}"
+        return f"msg_{hashlib.sha256(target.encode()).hexdigest()[:32]}"
 
     def _pauses(self) -> Backoff:
         return Backoff(

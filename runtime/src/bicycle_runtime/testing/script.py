@@ -77,8 +77,8 @@ class Script:
         times = [timestamps] * len(added) if isinstance(timestamps, int) else timestamps
         if times is not None:
             first = len(self.values)
-            places = range(first, first + len(added))
-            self.timestamps |= dict(zip(places, times, strict=True))
+            indexes = range(first, first + len(added))
+            self.timestamps |= dict(zip(indexes, times, strict=True))
         self.values += added
 
 

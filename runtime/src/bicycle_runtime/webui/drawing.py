@@ -86,7 +86,7 @@ def topology_drawing(topology: Topology) -> dict[str, Any]:
             *((f"job-{job.job}", streams[name]) for name in job.streams("sink")),
         )
     ]
-    nodes = [_named_box(place, name, "stream", f"#{place}") for name, place in streams.items()]
+    nodes = [_named_box(id_, name, "stream", f"#{id_}") for name, id_ in streams.items()]
     nodes += [
         _named_box(f"job-{job.job}", job.job, job.state.lower(), f"/jobs/{job.job}")
         for job in topology.jobs
@@ -103,10 +103,10 @@ def topology_drawing(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _named_box(place: str, name: str, caption: str, href: str) -> dict[str, Any]:
+def _named_box(id_: str, name: str, caption: str, href: str) -> dict[str, Any]:
     """Return a box with one name in it, which leads somewhere."""
-    row = {"id": place, "name": name, "text": "", "busy": 0, "is_failing": False, "href": href}
-    return {"id": place, "caption": caption, "operators": [row]}
+    row = {"id": id_, "name": name, "text": "", "busy": 0, "is_failing": False, "href": href}
+    return {"id": id_, "caption": caption, "operators": [row]}
 
 
 def _box(chain: Mapping[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

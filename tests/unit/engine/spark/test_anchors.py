@@ -53,8 +53,8 @@ def test_a_level_without_state_has_no_anchor():
 
 
 def test_anchors_of_other_parallelism_begin_where_the_former_ones_were(anchors):
-    anchors.places = {1: ["b", "a"]}
-    wider = Anchors(None, (2, 4), [0, 1], int, former=anchors.places)
+    anchors.task_hosts = {1: ["b", "a"]}
+    wider = Anchors(None, (2, 4), [0, 1], int, former=anchors.task_hosts)
     wider.put = []
     wider.refresh({"a": 1, "b": 1}, ids("0", "1"))
 

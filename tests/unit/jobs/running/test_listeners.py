@@ -259,7 +259,9 @@ def test_a_listener_that_never_returns_holds_up_no_job(extension, monkeypatch, c
     extension.States.changed = lambda _self, _change: free.wait()
     monkeypatch.setattr(listening, "_WAITING_MAX", 3)
     monkeypatch.setattr(listening, "_CLOSE_S", 0.01)
-    offer = Offer(kind="job_listeners", word="states", place="heard_jobs:States", extension="heard")
+    offer = Offer(
+        kind="job_listeners", word="states", location="heard_jobs:States", extension="heard"
+    )
     with caplog.at_level(logging.WARNING), Listeners("job", [offer]) as listeners:
         for epoch in range(10):
             listeners.entered("RUNNING", epoch=epoch, error=None)

@@ -7,7 +7,7 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.rendering import phase_text
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobOptions
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
@@ -93,13 +93,15 @@ def test_people_read_it_in_one_line(fields, text):
 
 def test_only_a_job_with_a_sealed_epoch_recovers(shown, tmp_path):
     options = JobOptions(plugin="sample", checkpoint_dir=str(tmp_path / "cp"))
-    place = place_job(options, Home(tmp_path / "home"), clock=shown.clock, source=random.Random(1))
+    location = locate_job(
+        options, Home(tmp_path / "home"), clock=shown.clock, source=random.Random(1)
+    )
     steps = WatchdogSteps(let_go=lambda: None, end=lambda _: None)
     watchdog = Watchdog(steps, clock=shown.clock, job="sample")
-    phases = Phases(watchdog, shown.progress, options, place)
+    phases = Phases(watchdog, shown.progress, options, location)
 
     with phases.beginning():
         assert shown.status.phase.name == "starting with empty state"
-    place.storage.write("epochs/000000000001.manifest", b"whatever it holds")
+    location.storage.write("epochs/000000000001.manifest", b"whatever it holds")
     with phases.beginning():
         assert shown.status.phase.name == "recovering"

@@ -120,7 +120,7 @@ def test_a_blocked_event_loop_is_logged_once_for_an_operator(progress, caplog):
         progress.take_epoch(stats_of(epoch=1, counts={"lookup": counts}))
 
     logged = [record for record in caplog.records if record.message == "event_loop_blocked"]
-    assert [record.bicycle_fields["place"] for record in logged] == ["a.py:3 in get"]
+    assert [record.bicycle_fields["location"] for record in logged] == ["a.py:3 in get"]
     found = progress.status.operators["lookup"]
     assert (found.blocked, found.blocked_ms, found.blocked_at) == (4, 900, "a.py:9 in put")
 

@@ -9,7 +9,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.connectors.errors import OUTPUT_HELD
-from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.running.starting import adopt_starting_point, prepare_job_setup
 from bicycle_runtime.recovery.adoption import find_origin
 from bicycle_runtime.recovery.errors import (
@@ -47,7 +47,7 @@ def place(tmp_path):
     home = Home(tmp_path / "home")
     home.prepare()
     options = request_of(checkpoint_dir=str(tmp_path / "checkpoints"), name="job").options
-    return place_job(options, home, clock=SystemClock(), source=system_random())
+    return locate_job(options, home, clock=SystemClock(), source=system_random())
 
 
 def named(env):

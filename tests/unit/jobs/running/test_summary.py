@@ -1,7 +1,7 @@
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.cli.foreground import summary_lines
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.jobs.home import JobFolder, JobPlace
+from bicycle_runtime.jobs.home import JobFolder, JobLocation
 from bicycle_runtime.jobs.running.summary import summarize
 from bicycle_runtime.jobs.status import JobState, OperatorStatus, WaitingOutput
 from bicycle_runtime.operators.metrics import FailureCount
@@ -20,12 +20,14 @@ def build(env):
 
 def summary_of(tmp_path, *, job=build, request=None, **fields):
     storage = LocalStorage(str(tmp_path / "cp/job"))
-    place = JobPlace(
+    location = JobLocation(
         job="job", checkpoint_dir=str(tmp_path / "cp"), storage=storage, folder=JobFolder(tmp_path)
     )
     setup = prepare_job(bundle_of(job), job_id="job", storage=storage)
     status = status_of("job", **fields)
-    return summarize(status, setup, place=place, request=request or request_of(), was_aborted=False)
+    return summarize(
+        status, setup, location=location, request=request or request_of(), was_aborted=False
+    )
 
 
 def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
@@ -37,9 +39,9 @@ def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
     summary = summary_of(tmp_path, operators=operators, dropped_count=1)
 
     outputs = {item.operator: item for item in summary.outputs}
-    assert (outputs["files"].place, outputs["files"].record_count) == ("out", 4)
+    assert (outputs["files"].target, outputs["files"].record_count) == ("out", 4)
     assert outputs["screen"].record_count == 0
-    assert outputs["topic"].place == "halves"
+    assert outputs["topic"].target == "halves"
     assert (summary.skipped_count, summary.dead_letter_count) == (2, 3)
     assert summary.dead_letters == f"{tmp_path}/cp/job/dead_letters"
     assert summary.dropped_count == 1

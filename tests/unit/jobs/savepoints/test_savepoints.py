@@ -144,7 +144,7 @@ def test_a_job_that_never_sealed_an_epoch_has_nothing_to_save(home):
 
 def test_a_job_that_somebody_else_runs_on_this_checkpoint_is_left_alone(ended, harness):
     lock = harness.storage.local_path("lock")
-    with FileLock(lock, job="job", place="x"), pytest.raises(JobRunningError):
+    with FileLock(lock, job="job", location="x"), pytest.raises(JobRunningError):
         create(ended)
 
 
@@ -268,7 +268,7 @@ def test_a_checkpoint_of_a_job_that_runs_is_no_beginning_for_another(harness, tm
     origin = open_origin(harness.storage.url)
     target = LocalStorage(str(tmp_path / "other"))
     lock = harness.storage.local_path("lock")
-    with FileLock(lock, job="job", place="x"), raises(ORIGIN_RUNNING):
+    with FileLock(lock, job="job", location="x"), raises(ORIGIN_RUNNING):
         restore_savepoint(origin, target, job="other", clock=SystemClock())
     lease = lease_of(harness.storage)
     with LeaseKeeper(lease, beat_ms=10, on_lost=None), raises(ORIGIN_RUNNING) as caught:

@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.supervision.restarts import (
     Restarts,
     fails_again,
     may_pass,
-    place_of,
+    position_of,
 )
 from bicycle_runtime.operators.errors import (
     RECORD_UNDECODABLE,
@@ -97,9 +97,9 @@ def test_another_process_goes_on_counting_where_the_history_ends():
     assert second.delay_ms(epoch=8) == 0
 
 
-def note(*, attempt, place=None):
+def note(*, attempt, position=None):
     return RestartNote(
-        time_ms=1, code="BIC-1803", message="lost", epoch=7, attempt=attempt, place=place
+        time_ms=1, code="BIC-1803", message="lost", epoch=7, attempt=attempt, position=position
     )
 
 
@@ -122,20 +122,20 @@ def test_no_progress_refills_the_attempts_at_one_record(places, attempts):
     """Every failure has an epoch of its own; a record has its attempts once, over restarts too."""
     plan = RestartStrategy(max_attempts=attempts, delay_ms=100)
     restarts, notes, tried = Restarts(plan), [], Counter()
-    for epoch, place in enumerate(places):
+    for epoch, position in enumerate(places):
         if epoch % 3 == 2:
             restarts = Restarts(plan)
             restarts.resume(notes)
-        delay_ms = restarts.delay_ms(epoch=epoch, place=place)
-        if place is None:
+        delay_ms = restarts.delay_ms(epoch=epoch, position=position)
+        if position is None:
             assert delay_ms == 0
         else:
-            expected = 0 if tried[place] == 0 else 100 if tried[place] < attempts else None
+            expected = 0 if tried[position] == 0 else 100 if tried[position] < attempts else None
             assert delay_ms == expected
-            tried[place] += 1
+            tried[position] += 1
         if delay_ms is None:
             return
-        notes.append(note(attempt=restarts.used_count, place=place))
+        notes.append(note(attempt=restarts.used_count, position=position))
         notes[-1].epoch = epoch
 
 
@@ -217,10 +217,10 @@ def test_an_exception_of_a_library_at_the_same_record_twice_will_come_again(
 ):
     error = at_record(7, exception, *bases)
     [note] = noted(error, epoch=3)
-    note = replace(note, place=place_of(error))
+    note = replace(note, position=position_of(error))
 
     assert fails_again(error, [note], epoch=3) is is_vain
-    assert not fails_again(error, [replace(note, place=place_of(at_record(8, "x")))], epoch=3)
+    assert not fails_again(error, [replace(note, position=position_of(at_record(8, "x")))], epoch=3)
     assert not fails_again(error, [replace(note, epoch=2)], epoch=3)
 
 

@@ -23,7 +23,7 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.previous_run import job_locks
-from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
@@ -129,11 +129,11 @@ class Site:
     def _start(
         self, request: JobRequest, begin: Callable[[], subprocess.Popen[bytes]], *, is_trial: bool
     ) -> JobStatus:
-        place = place_job(
+        location = locate_job(
             request.options, self.home, clock=SystemClock(), source=system_random()
         )  # fmt: skip
-        folder = place.folder
-        with job_locks(place):
+        folder = location.folder
+        with job_locks(location):
             folder.write_request(request)
             folder.status_path.unlink(missing_ok=True)
         process = begin()

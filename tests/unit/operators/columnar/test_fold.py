@@ -190,8 +190,8 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
         folded = fold.ColumnFold(steps, group_count=128)
         frame = SourceFrame(records, {})
         times = frame.field("at").numbers
-        placed = folded.place(frame.field(key), times, frame, least_open=-(10**6))
-        assert folded.add(placed, {})
+        assigned = folded.assign(frame.field(key), times, frame, least_open=-(10**6))
+        assert folded.add(assigned, {})
         for group, block in folded.take():
             merge.add(group, open_block(seal_block(block)))
 

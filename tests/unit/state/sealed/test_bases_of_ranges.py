@@ -46,7 +46,7 @@ class Job:
         state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=self.ranges)
         self.ranges = restore_ranges(
             state, scope=StateScope.KEY_GROUPS, group_count=GROUPS, parallelism=parallelism,
-            place=("job", "op"),
+            owner=("job", "op"),
         )  # fmt: skip
         self.use(self.backend)
 

@@ -39,8 +39,8 @@ def asking(kind: OperationKind) -> Handler:
 
 def accepted(asked: Operation) -> Response:
     """Return the answer that an operation has begun."""
-    place = {"Location": f"/api/v1/operations/{asked.id}"}
-    return answer_json(asked, code=202, headers=place)
+    location = {"Location": f"/api/v1/operations/{asked.id}"}
+    return answer_json(asked, code=202, headers=location)
 
 
 async def operation(call: Call) -> Response:

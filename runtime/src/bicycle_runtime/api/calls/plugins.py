@@ -46,9 +46,9 @@ async def upload(call: Call) -> Response:
     if over.error is not None:
         raise error_from_json(over.error)
     result = over.result or {}
-    place = f"/api/v1/plugins/{facts.digest}"
+    location = f"/api/v1/plugins/{facts.digest}"
     code = 201 if result["is_new"] else 200
-    return answer_json(result["plugin"], code=code, headers={"Location": place})
+    return answer_json(result["plugin"], code=code, headers={"Location": location})
 
 
 async def remove(call: Call) -> Response:

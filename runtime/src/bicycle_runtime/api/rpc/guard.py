@@ -275,5 +275,5 @@ def _address(peer: str) -> str:
         >>> _address("ipv4:127.0.0.1:50000"), _address("ipv6:%5B::1%5D:50000")
         ('127.0.0.1', '::1')
     """
-    place = peer.partition(":")[2].rpartition(":")[0]
-    return place.replace("%5B", "").replace("%5D", "").strip("[]")
+    host = peer.partition(":")[2].rpartition(":")[0]
+    return host.replace("%5B", "").replace("%5D", "").strip("[]")

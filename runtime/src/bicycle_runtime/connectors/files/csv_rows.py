@@ -49,7 +49,7 @@ class CsvRows:
 
     def __init__(self, record_type: Any, *, is_complete: bool, gives_fields: bool = False) -> None:
         self._is_plain = is_untyped(record_type)
-        self._is_by_place = typing.get_origin(record_type) is tuple
+        self._is_by_index = typing.get_origin(record_type) is tuple
         self._is_named = is_named_tuple(record_type)
         self._type: Any = record_type
         if not self._is_plain:
@@ -128,7 +128,7 @@ class CsvRows:
         return [], 0
 
     def _require_one_column_each(self, names: list[str], path: str) -> None:
-        if self._is_by_place or len(set(names)) == len(names):
+        if self._is_by_index or len(set(names)) == len(names):
             return
         twice = sorted({name for name in names if names.count(name) > 1})
         needed = [name for name in twice if not self._fields or name in self._fields]
@@ -190,19 +190,19 @@ class CsvRows:
             return None
         make = partial(self._make_rows, names, rows)
         cells = [row for _, row in rows]
-        places = {name: place for place, name in enumerate(names)}
+        indexes = {name: index for index, name in enumerate(names)}
         if self._is_plain:
             return FieldRecords(
                 cells,
                 make,
-                getter=lambda name: itemgetter(places[name]) if name in places else _missing,
+                getter=lambda name: itemgetter(indexes[name]) if name in indexes else _missing,
                 names=lambda: names,
             )
-        if not self._columns or not places.keys() >= self._columns.keys():
+        if not self._columns or not indexes.keys() >= self._columns.keys():
             return None  # A missing field may have a default.
         try:
             columns = {
-                name: convert(self._column(name, places[name], cells))
+                name: convert(self._column(name, indexes[name], cells))
                 for name, convert in self._columns.items()
             }
         except BaseException as error:  # noqa: BLE001  # a field type may have code
@@ -210,10 +210,10 @@ class CsvRows:
             return None
         return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
 
-    def _column(self, name: str, place: int, rows: list[list[str]]) -> list[str | None]:
+    def _column(self, name: str, index: int, rows: list[list[str]]) -> list[str | None]:
         if name in self._nullable:
-            return [row[place] or None for row in rows]
-        return list(map(itemgetter(place), rows))
+            return [row[index] or None for row in rows]
+        return list(map(itemgetter(index), rows))
 
     def _make_rows(self, names: list[str], rows: list[_Row]) -> list[Any]:
         shaped = self._shape(names, rows)
@@ -224,7 +224,7 @@ class CsvRows:
 
     def _shape(self, names: list[str], rows: list[_Row]) -> list[Any]:
         shaped: list[Any]
-        if self._is_by_place:
+        if self._is_by_index:
             shaped = [list(row) for _, row in rows]
             nullable = self._nullable & set(range(len(names)))
         else:

@@ -39,24 +39,27 @@ _LOG = logging.getLogger(__name__)
 class OutputOwner:
     """The content of a mark.
 
-    ``place`` is the location of the sink's own files; ``token`` is unique.
+    ``folder`` contains the files of the sink and is stored as ``place``; ``token`` is unique.
     """
 
     job: str
-    place: str
+    folder: str
     process: ProcessIdentity
     since_ms: int
     token: str
 
     def to_bytes(self) -> bytes:
         """Return one line of JSON; ``from_bytes`` is the inverse."""
-        return json.dumps(asdict(self), sort_keys=True).encode() + b"\n"
+        fields = asdict(self)
+        fields["place"] = fields.pop("folder")
+        return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> OutputOwner | None:
         """Read a mark; None when a power cut has damaged it, and with it ended its owner."""
         try:
             found = json.loads(data)
+            found["folder"] = found["place"]
             # Another version may note more: it is still an owner.
             fields = {name: found[name] for name in cls.__dataclass_fields__}
             return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
@@ -66,11 +69,11 @@ class OutputOwner:
     def gives_way_to(self, other: OutputOwner) -> bool:
         """Return whether another one may continue with the parts.
 
-        1. It has the same place: the lease sees to it that only one of them lives.
+        1. It has the same folder: the lease sees to it that only one of them lives.
         2. Our process is known to be gone.
         3. It has our name, and our process is not known to live: it is the job, moved elsewhere.
         """
-        if self.place == other.place or is_surely_gone(self.process, seen_by=other.process):
+        if self.folder == other.folder or is_surely_gone(self.process, seen_by=other.process):
             return True
         is_seen = bool(self.process.space) and self.process.space == other.process.space
         return self.job == other.job and not is_seen
@@ -97,7 +100,7 @@ class OutputClaim:
         self._vertex = vertex
         self._owner = OutputOwner(
             job=services.job,
-            place=f"{services.storage.url}/{services.prefix}",
+            folder=f"{services.storage.url}/{services.prefix}",
             process=process or this_process(),
             since_ms=services.clock.now_ms(),
             token=attempt_id(source=system_random()),
@@ -123,11 +126,11 @@ class OutputClaim:
         """
         former = self.refuse_holder()
         if former is not None:
-            is_moved = former.place != self._owner.place
+            is_moved = former.folder != self._owner.folder
             log_event(
                 _LOG, "output_taken_over", level=logging.WARNING if is_moved else logging.INFO,
                 path=self._storage.url, job=former.job, host=former.process.host,
-                pid=former.process.pid, place=former.place,
+                pid=former.process.pid, folder=former.folder,
             )  # fmt: skip
         self._storage.write(self._name, self._owner.to_bytes())
 
@@ -172,7 +175,7 @@ class OutputClaim:
             path=self._storage.url,
             run=self._run,
             owner=owner.job,
-            place=owner.place,
+            folder=owner.folder,
             host=owner.process.host,
             pid=owner.process.pid,
             since=since,

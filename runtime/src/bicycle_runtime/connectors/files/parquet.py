@@ -214,14 +214,14 @@ def _rows_at_once(path: str, metadata: Any, group: int) -> int:
     follows from the longest value of each dictionary, and from the mean size of other values.
     """
     row_group = metadata.row_group(group)
-    chunks = [row_group.column(place) for place in range(row_group.num_columns)]
+    chunks = [row_group.column(index) for index in range(row_group.num_columns)]
     repeated = [chunk.path_in_schema for chunk in chunks if _may_repeat(chunk)]
     longest = _longest_values(path, group, repeated) if repeated else {}
     row_bytes = 0.0
-    for place, chunk in enumerate(chunks):
+    for index, chunk in enumerate(chunks):
         values = max(chunk.num_values / max(row_group.num_rows, 1), 1.0)  # of a row, as in lists
         stored = chunk.total_uncompressed_size / max(chunk.num_values, 1)
-        width = metadata.schema.column(place).length or 0
+        width = metadata.schema.column(index).length or 0
         most = max(width, stored, longest.get(chunk.path_in_schema, 0), _VALUE_BYTES)
         row_bytes += values * most
     return min(max(int(_DECODED_BYTES / max(row_bytes, 1)), 1), _BATCH_ROWS)
@@ -338,7 +338,7 @@ def _has_nanoseconds(found: Any) -> bool:
     if pyarrow.types.is_dictionary(found):
         return _has_nanoseconds(found.value_type)
     if found.num_fields:
-        return any(_has_nanoseconds(found.field(place).type) for place in range(found.num_fields))
+        return any(_has_nanoseconds(found.field(index).type) for index in range(found.num_fields))
     return getattr(found, "unit", "") == "ns"
 
 

@@ -264,9 +264,9 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
                 problem = f"{last} cannot be read as Parquet: {error}"
                 raise self._differs(problem) from error
         for column in self._schema:
-            place = found.get_field_index(column.name)
-            if place >= 0 and found.field(place).type != column.type:
-                there = found.field(place).type
+            index = found.get_field_index(column.name)
+            if index >= 0 and found.field(index).type != column.type:
+                there = found.field(index).type
                 raise self._differs(f"{column.name!r} is {there} in {last}, but {column.type} here")
 
     def _differs(self, problem: str) -> BicycleError:

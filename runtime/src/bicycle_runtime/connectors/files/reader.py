@@ -207,8 +207,8 @@ def locate_file(part: Slice) -> str:
 
 def _cut(batch: SourceBatch, count: int) -> SourceBatch:
     """Return the first ``count`` records (failures are records, too) of a batch."""
-    places = sorted([*batch.offsets, *(failure.offset for failure in batch.failures)])
-    stop = places[count]
+    found = sorted([*batch.offsets, *(failure.offset for failure in batch.failures)])
+    stop = found[count]
     kept = [offset for offset in batch.offsets if offset < stop]
     return SourceBatch(
         values=batch.values[: len(kept)],

@@ -25,7 +25,7 @@ from bicycle_runtime.base.tls_failures import tls_hint
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.runs import place_of, run_of
+from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options, secret_option
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.contract import (
@@ -131,8 +131,8 @@ class _Sending:
             return lines[0]
         if self.body == "keyed":
             lines = [
-                b'{"key":"%s","record":%s}' % (self.key(first + place).encode(), line)
-                for place, line in enumerate(lines)
+                b'{"key":"%s","record":%s}' % (self.key(first + index).encode(), line)
+                for index, line in enumerate(lines)
             ]
         return b"[" + b",".join(lines) + b"]"
 
@@ -158,7 +158,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             given_up=self._unreachable,
         )
         self._client: httpx.Client | None = None
-        self._run = self._place = ""
+        self._run = self._storage_id = ""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Resolve the secrets, and check that the server responds.
@@ -181,8 +181,8 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         """
         self.check(services, state)
         self._services = services
-        self._place = place_of(services)
-        self._run = run_of(state, self._place)
+        self._storage_id = storage_id_of(services)
+        self._run = run_of(state, self._storage_id)
         self._client = self._open()
 
     def writer(self) -> _JsonWriterFactory:
@@ -193,7 +193,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         """Name the staged files, and all that keys and bodies depend on."""
         return {
             "run": self._run,
-            "place": self._place,
+            "place": self._storage_id,
             "body": self._options.body,
             "batch_records": self._options.batch_records,
             **super().prepare(epoch, staged, is_last=is_last),
@@ -396,8 +396,8 @@ def _redirect_reason(answer: httpx.Response) -> str:
     """Return where an answer redirects to, without secrets that may be in the address."""
     if not answer.has_redirect_location:
         return ""
-    place = answer.url.join(answer.headers["Location"])
-    shown = place.copy_with(username=None, password=None, query=None, fragment=None)
+    target = answer.url.join(answer.headers["Location"])
+    shown = target.copy_with(username=None, password=None, query=None, fragment=None)
     return (
         f"it redirects to {shown}, and redirects are not followed; if that is right, set url to it"
     )

@@ -76,22 +76,22 @@ class Rights:
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 kind, name, operation = "topic", self.topic or "NAME", self.operation
-                place = f"--topic {name}"
+                resource = f"--topic {name}"
             case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 kind, name, operation = "transactional id", self.transactional_id or "NAME", "Write"
                 prefix = name.rstrip("0123456789")  # There is one for each writer.
-                place = f"--transactional-id {prefix} --resource-pattern-type prefixed"
+                resource = f"--transactional-id {prefix} --resource-pattern-type prefixed"
             case KafkaError.GROUP_AUTHORIZATION_FAILED:
                 kind, name, operation = "group", self.group or "NAME", "Read"
-                place = f"--group {name}"
+                resource = f"--group {name}"
             case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                kind, name, place = "the", "cluster", "--cluster"
+                kind, name, resource = "the", "cluster", "--cluster"
                 operation = self.operation if self.operation == "Create" else "IdempotentWrite"
             case _:
                 advice = tls_hint(error.str(), ca=_CA_PROPERTY, client=_CLIENT_PROPERTIES)
                 return Lack(resource=None, operation=None, hint=advice or _CHECK_LOGIN)
         command = f"kafka-acls --add --allow-principal User:{user or 'NAME'}"
-        hint = f"allow it with {command} --operation {operation} {place}"
+        hint = f"allow it with {command} --operation {operation} {resource}"
         return Lack(resource=f"{kind} {name}", operation=operation, hint=hint)
 
 

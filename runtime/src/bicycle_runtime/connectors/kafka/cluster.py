@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_of_group, is_refusal
-from bicycle_runtime.connectors.kafka.reader import place_of
+from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
@@ -105,20 +105,22 @@ class OffsetQuery:
         """
         action = "the request for offsets"
         try:
-            places = self._future.result()
+            topic_partitions = self._future.result()
         except KafkaException as error:
             if error.args[0].code() in _ABSENT:
                 return {}
             raise self._cluster.silence(error.args[0], action) from None
         offsets: dict[str, int] = {}
         silent: KafkaError | None = None
-        for place in places:
-            if place.error is None:
-                offsets[f"{place.topic}/{place.partition}"] = place.offset
-            elif place.error.code() not in _ABSENT:
-                rights = Rights(topic=place.topic)
-                self._cluster.refuse_unless_outage(place.error, action, rights)
-                silent = place.error
+        for topic_partition in topic_partitions:
+            if topic_partition.error is None:
+                offsets[f"{topic_partition.topic}/{topic_partition.partition}"] = (
+                    topic_partition.offset
+                )
+            elif topic_partition.error.code() not in _ABSENT:
+                rights = Rights(topic=topic_partition.topic)
+                self._cluster.refuse_unless_outage(topic_partition.error, action, rights)
+                silent = topic_partition.error
         if silent is not None and not offsets:
             raise self._cluster.silence(silent, action)
         if offsets:
@@ -179,7 +181,7 @@ class Cluster:
     def _connect(self) -> None:
         callbacks = {
             "error_cb": self._note,
-            "on_commit": lambda error, _places: self._on_reported(error),
+            "on_commit": lambda error, _partitions: self._on_reported(error),
         }
         self._client = open_client(
             Consumer, self._properties, {**self._fixed, **_FIXED, **callbacks}
@@ -270,10 +272,10 @@ class Cluster:
         """Return the ends of partitions with open transactions; as ``OffsetQuery.result``."""
         extra = {**self._fixed, **_FIXED, "isolation.level": "read_uncommitted"}
         client = open_client(Consumer, self._properties, extra)
-        places = [TopicPartition(*place_of(shard), _LATEST) for shard in shards]
+        topic_partitions = [TopicPartition(*partition_of(shard), _LATEST) for shard in shards]
         asked: Future[list[TopicPartition]] = Future()
         try:
-            asked.set_result(client.offsets_for_times(places, timeout=_REQUEST_S))
+            asked.set_result(client.offsets_for_times(topic_partitions, timeout=_REQUEST_S))
         except KafkaException as error:
             asked.set_exception(error)
         finally:
@@ -300,8 +302,10 @@ class Cluster:
         Raises:
             KafkaException: the client cannot even try.
         """
-        places = [TopicPartition(*place_of(shard), offset) for shard, offset in offsets.items()]
-        self._client.commit(offsets=places, asynchronous=True)
+        topic_partitions = [
+            TopicPartition(*partition_of(shard), offset) for shard, offset in offsets.items()
+        ]
+        self._client.commit(offsets=topic_partitions, asynchronous=True)
 
     def refuse_unless_outage(
         self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
@@ -356,31 +360,33 @@ class Cluster:
     def _ask(self, shards: Iterable[str], timestamp_ms: int) -> OffsetQuery:
         # hot path: 0.3 ms from question to answer for 2 partitions, 1.7 ms for 200, in one request
         # for each broker; get_watermark_offsets takes 0.5 ms for each partition.
-        places = [TopicPartition(*place_of(shard), timestamp_ms) for shard in shards]
-        if not places:
+        topic_partitions = [TopicPartition(*partition_of(shard), timestamp_ms) for shard in shards]
+        if not topic_partitions:
             nothing: Future[list[TopicPartition]] = Future()
             nothing.set_result([])
             return OffsetQuery(nothing, self)
-        return OffsetQuery(self._pool.submit(self._offsets, places), self)
+        return OffsetQuery(self._pool.submit(self._offsets, topic_partitions), self)
 
-    def _offsets(self, places: list[TopicPartition]) -> list[TopicPartition]:
+    def _offsets(self, topic_partitions: list[TopicPartition]) -> list[TopicPartition]:
         ask: Callable[..., list[TopicPartition]] = self._client.offsets_for_times
         try:
-            found = ask(places, timeout=_REQUEST_S)
+            found = ask(topic_partitions, timeout=_REQUEST_S)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
-                self._look_for_leaders(places)
+                self._look_for_leaders(topic_partitions)
             raise
-        self._look_for_leaders(place for place in found if place.error is not None)
+        self._look_for_leaders(
+            topic_partition for topic_partition in found if topic_partition.error is not None
+        )
         return found
 
-    def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
+    def _look_for_leaders(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Make the client request the leaders, since it caches missing ones for minutes.
 
         Otherwise it would believe for minutes that there is no leader.
 
         An answer that comes later counts, too; a longer wait would hold up the caller.
         """
-        for name in {place.topic for place in places}:
+        for name in {topic_partition.topic for topic_partition in topic_partitions}:
             with contextlib.suppress(KafkaException):
                 self._client.list_topics(name, timeout=_LEADER_S)

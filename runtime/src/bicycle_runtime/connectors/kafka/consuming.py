@@ -108,14 +108,14 @@ class Lane:
     def add(self, messages: list[Message]) -> None:
         """Add messages of this partition; drop messages before ``start``."""
         if _offset(messages[0]) < self.start:
-            messages = messages[_place_of(messages, self.start) :]
+            messages = messages[_index_of(messages, self.start) :]
         if messages:
             self.reached = max(self.reached, _offset(messages[-1]) + 1)
             self.held = [*self.held, *messages] if self.held else messages
 
     def take(self, end: int) -> list[Message]:
         """Remove and return the held messages before ``end``."""
-        cut = _place_of(self.held, end)
+        cut = _index_of(self.held, end)
         if cut == len(self.held):
             taken, self.held = self.held, []
         else:
@@ -178,9 +178,9 @@ class RangeConsumer:
             yield from self._read((topic, partition), start, end, byte_count)
 
     def _read(
-        self, place: tuple[str, int], start: int, end: int, byte_count: int
+        self, topic_partition: tuple[str, int], start: int, end: int, byte_count: int
     ) -> Iterator[tuple[list[Message], int]]:
-        lane = self._lane(place, start, end)
+        lane = self._lane(topic_partition, start, end)
         left = byte_count
         heard, patience_s = self._clock.monotonic(), _SILENCE_S
         while True:
@@ -200,11 +200,11 @@ class RangeConsumer:
             if messages:
                 yield messages, lane.start
                 heard, patience_s = self._clock.monotonic(), _SILENCE_S
-            self._pull((place,), _WAIT_S)
+            self._pull((topic_partition,), _WAIT_S)
             if not lane.held and self._clock.monotonic() - heard > patience_s:
-                self._tell_silence(place, lane, end)
+                self._tell_silence(topic_partition, lane, end)
                 self.close()
-                lane = self._assign(place, lane.start)
+                lane = self._assign(topic_partition, lane.start)
                 heard, patience_s = self._clock.monotonic(), min(2 * patience_s, _SILENCE_S_MAX)
 
     def read_on(
@@ -231,18 +231,21 @@ class RangeConsumer:
     ) -> Iterator[list[tuple[tuple[str, int], list[Message], int]]]:
         deadline = self._clock.monotonic() + limits.duration_ms / 1_000
         count, size = limits.record_count, limits.byte_count
-        lanes = {place: self._lane(place, start, start) for place, start in starts.items()}
-        for place in self._lanes.keys() - lanes.keys():
-            self.forget(*place)
+        lanes = {
+            topic_partition: self._lane(topic_partition, start, start)
+            for topic_partition, start in starts.items()
+        }
+        for topic_partition in self._lanes.keys() - lanes.keys():
+            self.forget(*topic_partition)
         while True:
             pieces = []
-            for place, lane in lanes.items():
+            for topic_partition, lane in lanes.items():
                 messages = lane.take(lane.reached) if count > 0 and size > 0 else []
                 if messages:
                     fitting = min(_fitting(messages, size), count)
                     lane.give_back(messages[fitting:])
                     messages = messages[:fitting]
-                    pieces.append((place, messages, lane.start))
+                    pieces.append((topic_partition, messages, lane.start))
                     count, size = count - fitting, size - sum(map(len, messages))
             if pieces:
                 yield pieces
@@ -256,16 +259,16 @@ class RangeConsumer:
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return the first remaining offset and the end, or None for a missing partition."""
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         asked = self._clock.monotonic()
         while True:
             try:
-                low, high = self._consumer.get_watermark_offsets(place, timeout=_QUERY_S)
+                low, high = self._consumer.get_watermark_offsets(topic_partition, timeout=_QUERY_S)
                 return low, high
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() in _GONE:
-                    if not self._is_known(place):
+                    if not self._is_known(topic_partition):
                         return None
                 elif not is_outage(reason):
                     action = f"the request for offsets of {topic}/{partition}"
@@ -274,10 +277,10 @@ class RangeConsumer:
                     self.close()  # See ``Cluster``: some clients hear nothing any more.
                     asked = self._clock.monotonic()
 
-    def _is_known(self, place: TopicPartition) -> bool:
+    def _is_known(self, topic_partition: TopicPartition) -> bool:
         """Return whether the brokers know a partition, True if no broker responds."""
         try:
-            return is_known(self._consumer, place, timeout_s=_QUERY_S)
+            return is_known(self._consumer, topic_partition, timeout_s=_QUERY_S)
         except KafkaException:
             return True
 
@@ -310,24 +313,24 @@ class RangeConsumer:
             self._client = open_client(Consumer, self._properties, extra)
         return self._client
 
-    def _lane(self, place: tuple[str, int], start: int, end: int) -> Lane:
+    def _lane(self, topic_partition: tuple[str, int], start: int, end: int) -> Lane:
         """Return a lane that is at ``start``."""
-        lane = self._lanes.get(place)
+        lane = self._lanes.get(topic_partition)
         if lane is not None and lane.start <= start <= lane.reached + _SKIP_MAX:
             lane.skip(start)
             return lane
-        topic, partition = place
+        topic, partition = topic_partition
         if end - start > _ALONE_MIN:
             self._lanes.clear()
             self._consumer.unassign()
         elif lane is not None:
             self.forget(topic, partition)
-        return self._assign(place, start)
+        return self._assign(topic_partition, start)
 
-    def _assign(self, place: tuple[str, int], start: int) -> Lane:
+    def _assign(self, topic_partition: tuple[str, int], start: int) -> Lane:
         """Begin to fetch a partition; return its lane."""
-        lane = self._lanes[place] = Lane(start=start, reached=start)
-        self._consumer.incremental_assign([TopicPartition(*place, start)])
+        lane = self._lanes[topic_partition] = Lane(start=start, reached=start)
+        self._consumer.incremental_assign([TopicPartition(*topic_partition, start)])
         return lane
 
     def _pull(self, wanted: Collection[tuple[str, int]], wait_s: float) -> None:
@@ -345,26 +348,32 @@ class RangeConsumer:
             if _is_plain(messages, only):
                 lane.add(messages)
                 return
-        for place, run in _runs(messages):
-            self._put(place, run, is_wanted=place in wanted)
-        for place in [place for place in self._lanes if place not in wanted]:
-            if self._lanes[place].is_full():
-                self.forget(*place)
+        for topic_partition, run in _runs(messages):
+            self._put(topic_partition, run, is_wanted=topic_partition in wanted)
+        for topic_partition in [
+            topic_partition for topic_partition in self._lanes if topic_partition not in wanted
+        ]:
+            if self._lanes[topic_partition].is_full():
+                self.forget(*topic_partition)
 
-    def _put(self, place: tuple[str, int], messages: list[Message], *, is_wanted: bool) -> None:
+    def _put(
+        self, topic_partition: tuple[str, int], messages: list[Message], *, is_wanted: bool
+    ) -> None:
         """Add messages of one partition to its lane; events among them only move it on."""
-        lane = self._lanes.get(place)
+        lane = self._lanes.get(topic_partition)
         if any(map(Message.error, messages)):
             events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
             for event in events:
-                self._take_event(place, event, is_wanted=is_wanted)
+                self._take_event(topic_partition, event, is_wanted=is_wanted)
         if lane is not None and messages:
             lane.add(messages)
 
-    def _take_event(self, place: tuple[str, int], event: Message, *, is_wanted: bool) -> None:
+    def _take_event(
+        self, topic_partition: tuple[str, int], event: Message, *, is_wanted: bool
+    ) -> None:
         error = event.error()
-        lane = self._lanes.get(place)
+        lane = self._lanes.get(topic_partition)
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             if lane is not None:
@@ -372,13 +381,13 @@ class RangeConsumer:
         elif is_outage(error) or is_of_group(error):
             self._note(error)
         elif lane is not None and not is_wanted:
-            self.forget(*place)  # The next caller sees the error.
+            self.forget(*topic_partition)  # The next caller sees the error.
         elif error.code() in _GONE:
-            self.forget(*place)
+            self.forget(*topic_partition)
             raise PartitionGoneError(error.str())
         else:
-            action = f"the read of partition {place[0]}/{place[1]}"
-            raise self._error(error, action, Rights(operation="Read", topic=place[0]))
+            action = f"the read of partition {topic_partition[0]}/{topic_partition[1]}"
+            raise self._error(error, action, Rights(operation="Read", topic=topic_partition[0]))
 
     def _error(self, error: KafkaError, action: str, rights: Rights) -> BicycleError:
         return client_error(error, properties=self._properties, action=action, rights=rights)
@@ -387,13 +396,13 @@ class RangeConsumer:
         """Keep the client's last words; called by it while it is polled."""
         self._last_reason = self._properties.redacted(error.str())
 
-    def _tell_silence(self, place: tuple[str, int], lane: Lane, end: int) -> None:
+    def _tell_silence(self, topic_partition: tuple[str, int], lane: Lane, end: int) -> None:
         log_event(
             _logger,
             "kafka_silent",
             level=logging.WARNING,
             vertex=self._properties.vertex,
-            partition=f"{place[0]}/{place[1]}",
+            partition=f"{topic_partition[0]}/{topic_partition[1]}",
             offset=lane.reached,
             end=end,
             reason=self._last_reason,
@@ -410,26 +419,28 @@ def _fitting(messages: list[Message], byte_count: int) -> int:
     return len(messages)
 
 
-def _place_of(messages: list[Message], offset: int) -> int:
+def _index_of(messages: list[Message], offset: int) -> int:
     """Return the index of the first message at or behind an offset."""
     if not messages or _offset(messages[-1]) < offset:
         return len(messages)
     return bisect_left(messages, offset, key=_offset)
 
 
-def _is_plain(messages: list[Message], place: tuple[str, int]) -> bool:
+def _is_plain(messages: list[Message], topic_partition: tuple[str, int]) -> bool:
     """Return whether all are messages of one partition, without an event."""
-    is_one = (messages[0].topic(), messages[-1].topic()) == (place[0], place[0])
-    is_one = is_one and set(map(Message.partition, messages)) == {place[1]}
+    is_one = (messages[0].topic(), messages[-1].topic()) == (topic_partition[0], topic_partition[0])
+    is_one = is_one and set(map(Message.partition, messages)) == {topic_partition[1]}
     return is_one and not any(map(Message.error, messages))
 
 
 def _runs(messages: list[Message]) -> Iterator[tuple[tuple[str, int], list[Message]]]:
     """Yield the messages of each partition, in order."""
     lanes: dict[tuple[str, int], list[Message]] = {}
-    places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
-    for place, message in zip(places, messages, strict=True):
-        lanes.setdefault(place, []).append(message)  # type: ignore[arg-type]  # Never None here.
+    topic_partitions = zip(
+        map(Message.topic, messages), map(Message.partition, messages), strict=True
+    )
+    for topic_partition, message in zip(topic_partitions, messages, strict=True):
+        lanes.setdefault(topic_partition, []).append(message)  # type: ignore[arg-type]  # Never None here.
     yield from lanes.items()
 
 

@@ -32,7 +32,7 @@ from bicycle_runtime.connectors.kafka.options import (
     unknown_start,
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
-from bicycle_runtime.connectors.kafka.reader import place_of
+from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 
 __all__ = ["Discovery"]
@@ -96,8 +96,8 @@ class Discovery:
             CONNECTOR_OPTION_WRONG: an offset to start at is named for an absent partition.
             KafkaOffsetsLostError: see ``look``.
         """
-        for shard in sorted(self._progress.known(), key=place_of):
-            if self._is_wanted(place_of(shard)[0]):
+        for shard in sorted(self._progress.known(), key=partition_of):
+            if self._is_wanted(partition_of(shard)[0]):
                 self._progress.resume(shard)
         if not self._was_blank:
             self.look()
@@ -214,7 +214,7 @@ class Discovery:
             low, end = lows.get(shard), ends.get(shard)
             if low is None or end is None:
                 continue
-            if place_of(shard)[0] in renewed:
+            if partition_of(shard)[0] in renewed:
                 self._lose(shard, low, end, _CREATED_AGAIN)
             elif position < low:
                 self._lose(shard, low, end, "it was removed by retention")
@@ -247,11 +247,11 @@ class Discovery:
 
     def _refuse_unknown_starts(self, shards: list[str]) -> None:
         """Refuse start offsets of missing partitions, which would be ignored later."""
-        unknown = sorted(self._starting.offsets.keys() - set(shards), key=place_of)
+        unknown = sorted(self._starting.offsets.keys() - set(shards), key=partition_of)
         if unknown:
-            topic, number = place_of(unknown[0])
-            place = f"partition {number} of topic {topic!r}, which does not exist"
-            raise unknown_start(place, self._vertex)
+            topic, number = partition_of(unknown[0])
+            unknown_text = f"partition {number} of topic {topic!r}, which does not exist"
+            raise unknown_start(unknown_text, self._vertex)
 
     def _shards(self, counts: Mapping[str, int]) -> list[str]:
         found = [f"{name}/{n}" for name in sorted(counts) for n in range(counts[name])]
@@ -276,12 +276,14 @@ class Discovery:
         return {name for name, found in identities.items() if known.get(name, found) != found}
 
     def _begin(self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]) -> None:
-        begun = {place_of(shard)[0] for shard in self._progress.known()}
+        begun = {partition_of(shard)[0] for shard in self._progress.known()}
         is_named = self._pattern is None
         by_option = [
             shard
             for shard in shards
-            if self._is_first and (self._was_blank or is_named) and place_of(shard)[0] not in begun
+            if self._is_first
+            and (self._was_blank or is_named)
+            and partition_of(shard)[0] not in begun
         ]
         starts = {**lows, **self._choose(by_option, lows, ends)}
         for shard in shards:

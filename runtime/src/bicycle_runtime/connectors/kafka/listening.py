@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bicycle_runtime.connectors.kafka.reader import place_of
+from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
 
 __all__ = ["Listener"]
@@ -99,7 +99,9 @@ class _ListenerThread(Thread):
     def run(self) -> None:
         try:
             while (wanted := self._next()) is not None:
-                self._client.assign([TopicPartition(*place_of(s), at) for s, at in wanted.items()])
+                self._client.assign(
+                    [TopicPartition(*partition_of(s), at) for s, at in wanted.items()]
+                )
                 self._hear(wanted)
                 self._client.unassign()
         finally:

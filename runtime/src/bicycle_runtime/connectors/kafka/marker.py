@@ -139,8 +139,8 @@ class MarkerReader:
 
     def _last_of(self, consumer: Consumer, partition: int, behind: int) -> Marker | None:
         """Read backward from the last stable offset, ever further, until a record appears."""
-        place = TopicPartition(self._topic, partition)
-        low, end = self._bounds(consumer, place, behind)
+        topic_partition = TopicPartition(self._topic, partition)
+        low, end = self._bounds(consumer, topic_partition, behind)
         reach = _FIRST_REACH
         while low < end:
             start = max(low, end - reach)
@@ -152,34 +152,36 @@ class MarkerReader:
             reach *= 2
         return None
 
-    def _bounds(self, consumer: Consumer, place: TopicPartition, behind: int) -> tuple[int, int]:
+    def _bounds(
+        self, consumer: Consumer, topic_partition: TopicPartition, behind: int
+    ) -> tuple[int, int]:
         deadline = self._clock.monotonic() + _READ_S_MAX
         while True:
-            reason = f"{place} ends before offset {behind}"
+            reason = f"{topic_partition} ends before offset {behind}"
             problem = KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
             try:
-                low, end = consumer.get_watermark_offsets(place, timeout=_CALL_S)
+                low, end = consumer.get_watermark_offsets(topic_partition, timeout=_CALL_S)
                 if end > behind:
                     return low, end
             except KafkaException as error:
-                problem = self._explain(consumer, place, error)
+                problem = self._explain(consumer, topic_partition, error)
             if self._clock.monotonic() > deadline:
                 raise problem
             self._wait()
             consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
 
     def _explain(
-        self, consumer: Consumer, place: TopicPartition, error: KafkaException
+        self, consumer: Consumer, topic_partition: TopicPartition, error: KafkaException
     ) -> KafkaException:
         """Return the cause of an error: a leaderless partition, or no response."""
         if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
             return error
         try:
-            if not is_known(consumer, place, timeout_s=_CALL_S):
+            if not is_known(consumer, topic_partition, timeout_s=_CALL_S):
                 return error
         except KafkaException as silence:
             return silence
-        reason = f"{self._topic}/{place.partition} has no leader"
+        reason = f"{self._topic}/{topic_partition.partition} has no leader"
         return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
 
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:

@@ -78,13 +78,13 @@ def starting_offsets(
     )
 
 
-def unknown_start(place: str, vertex: str) -> BicycleError:
+def unknown_start(unknown_text: str, vertex: str) -> BicycleError:
     """Return the error of a starting offset that leads nowhere."""
     return CONNECTOR_OPTION_WRONG(
         vertex=vertex,
         connector="kafka",
         name="starting_offsets",
-        problem=f"it names {place}",
+        problem=f"it names {unknown_text}",
         hint="correct or remove the name or the number; nothing was read",
     )
 

@@ -11,11 +11,13 @@ from confluent_kafka import Consumer, TopicPartition
 __all__ = ["is_known"]
 
 
-def is_known(client: Consumer, place: TopicPartition, *, timeout_s: float) -> bool:
+def is_known(client: Consumer, topic_partition: TopicPartition, *, timeout_s: float) -> bool:
     """Return whether the brokers know a partition, with or without a leader.
 
     Raises:
         KafkaException: no broker answers in time.
     """
-    topic = client.list_topics(place.topic, timeout=timeout_s).topics[place.topic]
-    return place.partition in topic.partitions
+    topic = client.list_topics(topic_partition.topic, timeout=timeout_s).topics[
+        topic_partition.topic
+    ]
+    return topic_partition.partition in topic.partitions

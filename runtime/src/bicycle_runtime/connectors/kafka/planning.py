@@ -63,8 +63,8 @@ def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
     shares = [0] * len(wanted)
     left = total
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    for place, index in enumerate(order):
-        shares[index] = min(wanted[index], left // (len(order) - place))
+    for rank, index in enumerate(order):
+        shares[index] = min(wanted[index], left // (len(order) - rank))
         left -= shares[index]
     return shares
 

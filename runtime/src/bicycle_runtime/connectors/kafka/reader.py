@@ -15,7 +15,7 @@ from bicycle_runtime.connectors.kafka.options import LossPolicy
 from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_runtime.contract import ReadOn, Slice, SourceBatch
 
-__all__ = ["KafkaReader", "place_of"]
+__all__ = ["KafkaReader", "partition_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class KafkaReader:
             KafkaOffsetsLostError: messages of the slice are removed, and the policy is to fail.
         """
         position = part.start
-        topic, partition = place_of(part.shard)
+        topic, partition = partition_of(part.shard)
         while position < part.end:
             pieces = self._consumer.read(
                 topic, partition, start=position, end=part.end, byte_count=part.details["bytes"]
@@ -87,12 +87,12 @@ class KafkaReader:
         self, parts: Sequence[Slice], limits: ReadOn
     ) -> Iterator[Iterable[tuple[str, SourceBatch]]]:
         """Yield messages that arrive in some partitions after their slices."""
-        shards = {place_of(part.shard): part.shard for part in parts}
-        starts = {place_of(part.shard): part.end for part in parts}
+        shards = {partition_of(part.shard): part.shard for part in parts}
+        starts = {partition_of(part.shard): part.end for part in parts}
         for pieces in self._consumer.read_on(starts, limits):
             yield (
-                (shards[place], self._decoder.batch(messages, next_offset))
-                for place, messages, next_offset in pieces
+                (shards[topic_partition], self._decoder.batch(messages, next_offset))
+                for topic_partition, messages, next_offset in pieces
             )
 
     def give_fields(self) -> bool:
@@ -109,7 +109,7 @@ class KafkaReader:
         None: the partition is gone, or ends before its slice. Then its topic may have been created
         again, which only the driver can decide.
         """
-        found = self._consumer.watermarks(*place_of(part.shard))
+        found = self._consumer.watermarks(*partition_of(part.shard))
         low, high = found if found is not None else (-1, -1)
         if self._on_data_loss == "fail":
             raise KafkaOffsetsLostError.of(
@@ -138,7 +138,7 @@ class KafkaReader:
         return go_on
 
 
-def place_of(shard: str) -> tuple[str, int]:
+def partition_of(shard: str) -> tuple[str, int]:
     """Return topic and partition of a shard; topics have no slash.
 
     Example:

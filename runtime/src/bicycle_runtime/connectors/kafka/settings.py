@@ -145,7 +145,7 @@ class ClientProperties:
     values: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
-        secrets = {name: f"<{ref.kind} {ref.place}>" for name, ref in self.references.items()}
+        secrets = {name: f"<{ref.kind} {ref.location}>" for name, ref in self.references.items()}
         return f"ClientProperties({dict(self.plain) | secrets!r})"
 
     def bound(self) -> ClientProperties:
@@ -197,11 +197,11 @@ class ClientProperties:
         try:
             return self.references[name].reveal()
         except SecretError as error:
-            kind, place, problem = (error.facts[key] for key in ("kind", "place", "problem"))
+            kind, location, problem = (error.facts[key] for key in ("kind", "location", "problem"))
             raise KAFKA_SECRET_MISSING(
                 vertex=self.vertex,
                 name=name,
-                problem=f"{kind} {place!r} {problem}",
+                problem=f"{kind} {location!r} {problem}",
                 hint="set the variable, or make the file readable, on the host that starts the job",
             ) from None
 

@@ -141,12 +141,12 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         """
         options = self._options
         self._prefix, self._marker_topic = self._names(services.job, state)
-        self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
+        self._storage_id = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
         self._connect(services, state)
         if self._is_staged:
             self._check_timeout(services)
             check_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
-            if state.get("place") != self._place:
+            if state.get("place") != self._storage_id:
                 self._refuse_rewind(state)
         facts = self._admin.check(options.topic, self._topic_plan, operations=["Write"])
         if facts is not None:
@@ -202,7 +202,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             "topic": self._options.topic,
             "prefix": self._prefix,
             "marker_topic": self._marker_topic,
-            "place": self._place,
+            "place": self._storage_id,
             **super().prepare(epoch, staged, is_last=is_last),
         }
 
@@ -290,7 +290,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         markers = self._last_markers(topic, count)
         is_again = check_history(state, markers, options=options, vertex=self.spec.vertex_id)
         # Two jobs may begin from another place; epochs published by one must not count for both.
-        if is_again or state.get("place", self._place) != self._place:
+        if is_again or state.get("place", self._storage_id) != self._storage_id:
             self._identity = branch_of(self._identity, attempt_id(source=system_random()))
 
     def _names(self, job: str, state: Mapping[str, Any]) -> tuple[str, str]:
@@ -346,8 +346,8 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._writer_of(state, file.subtask).publish(publication)
 
     def _writer_of(self, state: Mapping[str, Any], index: int) -> TransactionalWriter:
-        place = (state["prefix"], state["marker_topic"], index)
-        if place not in self._writers:
+        writer_key = (state["prefix"], state["marker_topic"], index)
+        if writer_key not in self._writers:
             options = self._options
             timeout = {"transaction.timeout.ms": str(options.transaction_timeout_ms)}
             settings = TransactionSettings(
@@ -361,8 +361,8 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
                 clock=self._services.clock,
                 is_stopping=self._is_stopping,
             )
-            self._writers[place] = TransactionalWriter(index, settings)
-        return self._writers[place]
+            self._writers[writer_key] = TransactionalWriter(index, settings)
+        return self._writers[writer_key]
 
     def _producer(self) -> dict[str, Any]:
         # A batch larger than the topic takes would be refused as a whole.

@@ -40,7 +40,7 @@ from bicycle_runtime.connectors.kafka.options import (
 )
 from bicycle_runtime.connectors.kafka.planning import plan_slices
 from bicycle_runtime.connectors.kafka.progress import Progress
-from bicycle_runtime.connectors.kafka.reader import KafkaReader, place_of
+from bicycle_runtime.connectors.kafka.reader import KafkaReader, partition_of
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
@@ -380,7 +380,7 @@ class KafkaSource(
 
     def describe(self, shard: str, offset: int) -> str:
         """Return topic, partition and offset in words."""
-        topic, partition = place_of(shard)
+        topic, partition = partition_of(shard)
         return f"topic {topic} partition {partition} offset {offset}"
 
     def _is_resting(self) -> bool:

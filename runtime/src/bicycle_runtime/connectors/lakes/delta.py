@@ -54,7 +54,7 @@ class DeltaSink(LakeSink):
     """Writes rows of a Delta table."""
 
     options_class = DeltaSinkOptions
-    places = ("path",)
+    address_options = ("path",)
 
     def __init__(self, spec: ConnectorSpec) -> None:
         options = read_options(DeltaSinkOptions, spec)

@@ -88,7 +88,7 @@ class IcebergSink(LakeSink):
     """Writes rows of an Iceberg table."""
 
     options_class = IcebergSinkOptions
-    places = ("catalog", "catalog_name", "warehouse", "table")
+    address_options = ("catalog", "catalog_name", "warehouse", "table")
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self._spec = spec
@@ -286,7 +286,7 @@ def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
     return found if "options" in found.query else found.update_query_dict({"options": _DURABLE})
 
 
-_PLACE = "__place"
+_INDEX = "__index"
 _low: Any = GreaterThanOrEqual  # Their types lack the form with places that their docs show.
 _high: Any = LessThanOrEqual
 
@@ -309,15 +309,15 @@ def replace_rows(
     found = []
     for task in table.scan(row_filter=_within(keys)).plan_files():
         file_keys = _read(table, task, commit.keys)
-        places = _other_places(file_keys, keys)
-        if len(places) < file_keys.num_rows:
-            found.append((task, places))
+        indexes = _other_indexes(file_keys, keys)
+        if len(indexes) < file_keys.num_rows:
+            found.append((task, indexes))
     if not found:
         return None
     with changes.update_snapshot(snapshot_properties=commit.facts).overwrite() as removing:
         for task, _ in found:
             removing.delete_data_file(task.file)
-    left = [(task, places) for task, places in found if len(places)]
+    left = [(task, indexes) for task, indexes in found if len(indexes)]
     if not left:
         return None
     return pyarrow.RecordBatchReader.from_batches(rows.schema, _rows_of(table, left, rows.schema))
@@ -326,8 +326,8 @@ def replace_rows(
 def _rows_of(
     table: Table, left: Sequence[tuple[FileScanTask, pyarrow.Array]], schema: pyarrow.Schema
 ) -> Iterator[pyarrow.RecordBatch]:
-    for task, places in left:
-        kept = _read(table, task, schema.names).take(places)
+    for task, indexes in left:
+        kept = _read(table, task, schema.names).take(indexes)
         yield from kept.cast(schema).to_batches()
 
 
@@ -338,12 +338,12 @@ def _read(table: Table, task: FileScanTask, names: Sequence[str]) -> pyarrow.Tab
     return scan.to_table([task]).select(list(names))
 
 
-def _other_places(file_keys: pyarrow.Table, keys: pyarrow.Table) -> pyarrow.Array:
+def _other_indexes(file_keys: pyarrow.Table, keys: pyarrow.Table) -> pyarrow.Array:
     """Return the positions of a file's rows without any of the keys, in order."""
-    places = pyarrow.array(range(file_keys.num_rows), pyarrow.int64())
-    numbered = file_keys.cast(keys.schema).append_column(_PLACE, places)
+    indexes = pyarrow.array(range(file_keys.num_rows), pyarrow.int64())
+    numbered = file_keys.cast(keys.schema).append_column(_INDEX, indexes)
     others = numbered.join(keys, keys=keys.schema.names, join_type="left anti")
-    found = others.column(_PLACE).combine_chunks()
+    found = others.column(_INDEX).combine_chunks()
     return found.take(pc.sort_indices(found))
 
 

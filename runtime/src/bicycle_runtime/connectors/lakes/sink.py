@@ -36,7 +36,7 @@ from bicycle_runtime.connectors.lakes.table import (
     plain_type,
 )
 from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPublication
-from bicycle_runtime.connectors.runs import place_of, run_of
+from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
@@ -92,13 +92,13 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         options: As declared.
     """
 
-    places: ClassVar[tuple[str, ...]]  # The options that select the table.
+    address_options: ClassVar[tuple[str, ...]]  # The options that select the table.
 
     def __init__(self, spec: ConnectorSpec, options: LakeOptions) -> None:
         super().__init__(spec, options)
         self._lake_options = options
         self._table = table = self.table_of(options)
-        self._where = {name: getattr(options, name) for name in self.places}
+        self._where = {name: getattr(options, name) for name in self.address_options}
         self._check_options()
         self.columns = self.columns.requiring(options.keys)
         self._patience = Patience(
@@ -107,7 +107,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             is_away=table.is_away,
             given_up=self._unreachable,
         )
-        self._run = self._place = ""
+        self._run = self._storage_id = ""
         self._committed_epoch = -1  # Of this run, as far as this process knows.
         self._checks = RowChecks()
 
@@ -139,7 +139,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             LAKE_UNREACHABLE: it cannot be opened or made.
         """
         self.resume(services, state)
-        self._place = place_of(services)
+        self._storage_id = storage_id_of(services)
         with self._guard():
             self._table.make(self.columns.schema)
             found = _version_of(self._table)
@@ -148,7 +148,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         self.columns = self.columns.requiring(required)
         self._checks = self._checks_of(found)
         is_again = self._check_history(found, state)
-        self._run = run_of(state, self._place, is_again=is_again)
+        self._run = run_of(state, self._storage_id, is_again=is_again)
         self._committed_epoch = found.last_epoch(self._run)
 
     def writer(self) -> TableWriterFactory:
@@ -164,7 +164,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """Return the data of a commit: run, location, table and keys."""
         return {
             "run": self._run,
-            "place": self._place,
+            "place": self._storage_id,
             "table": self._where,
             "keys": list(self._lake_options.keys),
         }
@@ -314,12 +314,12 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         here = self.columns.schema
         problems = [f"it has no column {name!r}" for name in here.names if name not in found.names]
         for field in found:
-            place = here.get_field_index(field.name)
-            if place < 0 and not field.nullable:
+            index = here.get_field_index(field.name)
+            if index < 0 and not field.nullable:
                 problems.append(f"{field.name!r} must not be null, but is missing in the records")
-            elif place >= 0 and plain_type(field.type) != plain_type(here.field(place).type):
+            elif index >= 0 and plain_type(field.type) != plain_type(here.field(index).type):
                 problems.append(
-                    f"{field.name!r} is {field.type} in the table, but {here.field(place).type} "
+                    f"{field.name!r} is {field.type} in the table, but {here.field(index).type} "
                     "in the records"
                 )
         if problems:
@@ -421,5 +421,5 @@ def _last_of_each(rows: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
     numbers = pyarrow.array(range(rows.num_rows))
     last = rows.select(list(keys)).append_column(_NUMBER, numbers)
     found = last.group_by(list(keys), use_threads=False).aggregate([(_NUMBER, "max")])
-    places = found.column(f"{_NUMBER}_max")
-    return rows.take(places.take(pc.sort_indices(places)))
+    positions = found.column(f"{_NUMBER}_max")
+    return rows.take(positions.take(pc.sort_indices(positions)))

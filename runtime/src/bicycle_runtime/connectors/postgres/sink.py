@@ -39,7 +39,7 @@ from bicycle_runtime.connectors.postgres.table import (
     limits_of,
     table_name,
 )
-from bicycle_runtime.connectors.runs import place_of, run_of
+from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
@@ -86,8 +86,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         self._schema = self._columns.schema
         _check_keys(options, spec, self._schema.names)
         if options.delete_field:
-            place = self._schema.get_field_index(options.delete_field)
-            self._schema = self._schema.remove(place)
+            index = self._schema.get_field_index(options.delete_field)
+            self._schema = self._schema.remove(index)
         self._server = PostgresServer(
             options.url, options.password, spec, connect_timeout_ms=options.connect_timeout_ms
         )
@@ -125,14 +125,14 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         """
         options = self._options
         self._services = services
-        self._place = place_of(services)
+        self._storage_id = storage_id_of(services)
         with self._server.opened(services.clock, self._patience.is_stopping) as connection:
             if options.create_table:
                 self._guard(create_table, connection, options.table, self._schema, options.keys)
             self._check_table(connection, may_miss=False)
             self._guard(self._make_marker, connection)
             is_again = self._check_history(connection, state)
-            self._run = run_of(state, self._place, is_again=is_again)
+            self._run = run_of(state, self._storage_id, is_again=is_again)
             if self._run == state.get("run"):
                 self._server.end_others(connection, self._run)
         self._server.name = self._run
@@ -147,7 +147,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         return {
             "epoch": epoch,
             "run": self._run,
-            "place": self._place,
+            "place": self._storage_id,
             "table": options.table,
             "marker_table": options.marker_table,
             "columns": self._schema.names,

@@ -119,10 +119,12 @@ def cut_of(found: list[int], parts: int) -> Cut:
 
     Messages that share a sequence, since no other identifies them, stay together.
     """
-    places = sorted({len(found) * part // parts for part in range(1, parts + 1)} - {0})
-    places = [at for at in places if at == len(found) or found[at] > found[at - 1]]
-    ends = tuple(found[place - 1] + 1 for place in places)
-    counts = tuple(after - before for before, after in zip([0, *places], places, strict=False))
+    boundaries = sorted({len(found) * part // parts for part in range(1, parts + 1)} - {0})
+    boundaries = [at for at in boundaries if at == len(found) or found[at] > found[at - 1]]
+    ends = tuple(found[boundary - 1] + 1 for boundary in boundaries)
+    counts = tuple(
+        after - before for before, after in zip([0, *boundaries], boundaries, strict=False)
+    )
     return Cut(ends, counts)
 
 

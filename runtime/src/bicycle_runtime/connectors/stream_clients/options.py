@@ -15,13 +15,13 @@ from bicycle_runtime.streams.redis.options import RedisServerOptions
 
 __all__ = [
     "PublishedOptions",
-    "PulsarPlaceOptions",
     "PulsarSinkOptions",
     "PulsarSourceOptions",
+    "PulsarStreamOptions",
     "ReceivedOptions",
-    "RedisPlaceOptions",
     "RedisSinkOptions",
     "RedisSourceOptions",
+    "RedisStreamOptions",
     "SentOptions",
     "SentToPeersOptions",
     "SentToSocketOptions",
@@ -87,7 +87,7 @@ class StreamSinkOptions(PublishedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedisPlaceOptions(RedisServerOptions):
+class RedisStreamOptions(RedisServerOptions):
     """The connection of a job to a Redis server."""
 
     __slots__ = ()  # Options of source and sink have room for these, too.
@@ -96,7 +96,7 @@ class RedisPlaceOptions(RedisServerOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PulsarPlaceOptions(PulsarClusterOptions):
+class PulsarStreamOptions(PulsarClusterOptions):
     """The connection of a job to a Pulsar cluster."""
 
     __slots__ = ()  # Options of source and sink have room for these, too.
@@ -105,7 +105,7 @@ class PulsarPlaceOptions(PulsarClusterOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
+class RedisSourceOptions(StreamSourceOptions, RedisStreamOptions):
     """The options of the Redis source: streams and server."""
 
     group: str = option(
@@ -120,7 +120,7 @@ class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
+class RedisSinkOptions(StreamSinkOptions, RedisStreamOptions):
     """The options of the Redis sink: stream and server."""
 
     max_length: int | None = option(
@@ -131,7 +131,7 @@ class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarSourceOptions(StreamSourceOptions, PulsarPlaceOptions):
+class PulsarSourceOptions(StreamSourceOptions, PulsarStreamOptions):
     """The options of the Pulsar source: streams and cluster."""
 
     group: str = option(
@@ -233,7 +233,7 @@ class SentOptions(PublishedOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarSinkOptions(SentOptions, PulsarPlaceOptions):
+class PulsarSinkOptions(SentOptions, PulsarStreamOptions):
     """The options of the Pulsar sink: stream and cluster."""
 
 

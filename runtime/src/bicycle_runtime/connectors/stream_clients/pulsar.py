@@ -59,7 +59,7 @@ _WORDS = ("admin_url", "ca_file", "cert_file", "key_file", "namespace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarPlace:
+class PulsarServer:
     """The connection to a cluster; picklable, without the token itself."""
 
     url: StreamUrl
@@ -89,7 +89,7 @@ class PulsarStreamSource(StreamSource):
         url = url_of(self.spec, options.address, _PROTOCOLS)
         if not options.group:
             raise _option_error(self.spec, "group", options.group, "name a subscription")
-        return PulsarInput(_place_of(self.spec, url, options), options.group)
+        return PulsarInput(_server_of(self.spec, url, options), options.group)
 
 
 class PulsarStreamSink(SentSink):
@@ -101,8 +101,8 @@ class PulsarStreamSink(SentSink):
         """Return the output."""
         assert isinstance(options, PulsarSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
-        place = _place_of(self.spec, url, options)
-        words = {name: value for name, value in place.all_words().items() if value is not None}
+        server = _server_of(self.spec, url, options)
+        words = {name: value for name, value in server.all_words().items() if value is not None}
         self._sent_to = SentOutput(url, words)
         return self._sent_to
 
@@ -111,7 +111,7 @@ class PulsarStreamSink(SentSink):
 class PulsarInput:
     """The topics of a cluster; subscriptions in ``_kept`` retain unread messages."""
 
-    place: PulsarPlace
+    server: PulsarServer
     group: str
     _cluster: Cluster | None = None
     _kept: dict[str, Any] = field(default_factory=dict)
@@ -119,10 +119,10 @@ class PulsarInput:
     _pid: int = 0
 
     def __getstate__(self) -> Any:
-        return (self.place, self.group)
+        return (self.server, self.group)
 
     def __setstate__(self, state: Any) -> None:
-        self.place, self.group = state
+        self.server, self.group = state
         self._cluster, self._kept, self._polls, self._pid = None, {}, 0, 0
 
     def extents(self) -> Mapping[str, Extent]:
@@ -139,7 +139,7 @@ class PulsarInput:
     def _subscribe(self) -> None:
         """Create missing subscriptions of all partitions, from the earliest message on."""
         cluster = self._open_cluster()
-        for key in self.place.url.stream_keys:
+        for key in self.server.url.stream_keys:
             for number, topic in enumerate(cluster.partitions(key)):
                 if shard_name(key, number) not in self._kept:
                     self._kept[shard_name(key, number)] = cluster.client.subscribe(
@@ -216,7 +216,7 @@ class PulsarInput:
 
     def _open_cluster(self) -> Cluster:
         if self._cluster is None:
-            self._cluster, self._pid = self.place.open(), os.getpid()
+            self._cluster, self._pid = self.server.open(), os.getpid()
         return self._cluster
 
     @contextmanager
@@ -242,18 +242,18 @@ def _option_error(spec: ConnectorSpec, name: str, value: str, hint: str) -> Exce
     )
 
 
-def _place_of(
+def _server_of(
     spec: ConnectorSpec, url: StreamUrl, options: PulsarSourceOptions | PulsarSinkOptions
-) -> PulsarPlace:
+) -> PulsarServer:
     """Return how a cluster is reached."""
     try:
-        url.streamer.places(PORT)
+        url.streamer.hosts(PORT)
     except StreamUrlError as error:
         raise address_error(spec, options.address, error.facts["problem"]) from None
     check_tls(spec, options, url, TLS_PROTOCOL)
     if _NAMESPACE.fullmatch(options.namespace) is None:
         raise _option_error(spec, "namespace", options.namespace, "write TENANT/NAMESPACE")
-    return PulsarPlace(
+    return PulsarServer(
         url=url,
         words={name: getattr(options, name) for name in _WORDS},
         secret=secret_option(spec, "token", options.token),

@@ -62,8 +62,8 @@ from bicycle_runtime.streams.redis.ids import (
     sequence_behind,
     shard_of,
 )
-from bicycle_runtime.streams.redis.places import entry_message
 from bicycle_runtime.streams.redis.sending import ADD_NS, time_now
+from bicycle_runtime.streams.redis.shards import entry_message
 from bicycle_sdk.secrets import Secret
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
@@ -95,7 +95,7 @@ class RedisStreamSource(StreamSource):
         assert isinstance(options, RedisSourceOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS)
         return RedisInput(
-            _place_of(self.spec, url, options),
+            _server_of(self.spec, url, options),
             url.stream_keys,
             options.message_field,
             options.group,
@@ -114,7 +114,7 @@ class RedisStreamSink(StreamSink):
         assert isinstance(options, RedisSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
         return RedisOutput(
-            _place_of(self.spec, url, options),
+            _server_of(self.spec, url, options),
             url.stream_key,
             message_field=options.message_field,
             max_length=options.max_length,
@@ -123,7 +123,7 @@ class RedisStreamSink(StreamSink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisPlace:
+class RedisServer:
     """The connection to a server; picklable, without the password itself."""
 
     address: str
@@ -187,7 +187,7 @@ class RedisPlace:
 class RedisInput:
     """Streams of a Redis server."""
 
-    place: RedisPlace
+    server: RedisServer
     keys: tuple[StreamKey, ...]
     message_field: str
     group: str
@@ -199,10 +199,12 @@ class RedisInput:
 
     def __getstate__(self) -> Any:
         words = (self.message_field, self.group, self.wait_ms, self.timestamps)
-        return (self.place, self.keys, *words)
+        return (self.server, self.keys, *words)
 
     def __setstate__(self, state: Any) -> None:
-        self.place, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = state
+        self.server, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = (
+            state
+        )
         self._client, self._names, self._polls = None, set(), 0
 
     def extents(self) -> Mapping[str, Extent]:
@@ -280,7 +282,7 @@ class RedisInput:
         name = shard.encode()
         [key] = [key for key in self.keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
-        words = (self.message_field.encode(), self.place.address)
+        words = (self.message_field.encode(), self.server.address)
         first, last = self._range(start, end)
         entries: list[Any] = []
         while not entries or len(entries) == _BATCH:
@@ -323,7 +325,7 @@ class RedisInput:
 
     def _open(self, *, waits: bool = False) -> Any:
         if self._client is None:
-            self._client = self.place.client(wait_ms=self.wait_ms if waits else 0)
+            self._client = self.server.client(wait_ms=self.wait_ms if waits else 0)
         return self._client
 
 
@@ -342,7 +344,7 @@ class RedisOutput:
     """A stream of Redis; an epoch is one transaction that also sets its number.
 
     Args:
-        place: The server.
+        server: The server.
         key: The stream.
         message_field: The field with the payload.
         max_length: About how many messages are kept; None: all.
@@ -351,14 +353,14 @@ class RedisOutput:
 
     def __init__(
         self,
-        place: RedisPlace,
+        server: RedisServer,
         key: StreamKey,
         *,
         message_field: str,
         max_length: int | None,
         timestamps: Timestamps,
     ) -> None:
-        self._place = place
+        self._server = server
         self._key = key
         self._field = message_field
         self._max_length = max_length
@@ -447,7 +449,7 @@ class RedisOutput:
 
     def _open(self) -> Any:
         if self._client is None:
-            self._client = self._place.client(wait_ms=0)
+            self._client = self._server.client(wait_ms=0)
         return self._client
 
     def _marker_name(self, run: str) -> str:
@@ -467,16 +469,16 @@ def _of_messages(answer: Any) -> list[Any]:
     return answer if isinstance(answer, list) else [answer]
 
 
-def _place_of(
+def _server_of(
     spec: ConnectorSpec, url: StreamUrl, options: RedisSourceOptions | RedisSinkOptions
-) -> RedisPlace:
+) -> RedisServer:
     """Return how a server of Redis is reached."""
     try:
-        nodes = tuple(url.streamer.places(PORT))
+        nodes = tuple(url.streamer.hosts(PORT))
     except StreamUrlError as error:
         raise address_error(spec, options.address, error.facts["problem"]) from None
     check_tls(spec, options, url, "rediss")
-    return RedisPlace(
+    return RedisServer(
         address=str(url.streamer),
         nodes=nodes,
         tls=tls_words(url.streamer, options, is_verified=True),

@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.errors import (
     STREAMS_UNREACHABLE,
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.runs import place_of, run_of
+from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.backends import (
@@ -96,13 +96,13 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
             STREAMS_AHEAD: the job begins behind the written epochs.
         """
         self._services = services
-        self._place = place_of(services)
+        self._storage_id = storage_id_of(services)
         try:
             self._output.open(services.clock.now_ms())
             is_again = self._check_history(state)
         except (AwayError, RefusedError) as error:
             raise self._unreachable(0, error) from None
-        self._run = run_of(state, self._place, is_again=is_again)
+        self._run = run_of(state, self._storage_id, is_again=is_again)
 
     def writer(self) -> PayloadWriterFactory:
         """Return the factory of writers."""
@@ -113,7 +113,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         return {
             "epoch": epoch,
             "run": self._run,
-            "place": self._place,
+            "place": self._storage_id,
             "address": self._options.address,
             **super().prepare(epoch, staged, is_last=is_last),
         }

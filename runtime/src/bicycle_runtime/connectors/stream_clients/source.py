@@ -233,8 +233,8 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return self._reader(is_strict=True)
 
     def _reader(self, *, is_strict: bool) -> StreamReader:
-        place = (self.spec.vertex_id, self._options.address)
-        return StreamReader(self._input, self._codec, place, is_strict=is_strict)
+        origin = (self.spec.vertex_id, self._options.address)
+        return StreamReader(self._input, self._codec, origin, is_strict=is_strict)
 
     def stop(self) -> None:
         """Release the resources."""
@@ -251,16 +251,16 @@ class StreamReader:
     Args:
         source: The backend.
         codec: Of the payloads.
-        place: Vertex and address, for errors.
+        origin: Vertex and address, for errors.
         is_strict: Whether a message that is gone is an error.
     """
 
     def __init__(
-        self, source: StreamInput, codec: Codec, place: tuple[str, str], *, is_strict: bool
+        self, source: StreamInput, codec: Codec, origin: tuple[str, str], *, is_strict: bool
     ) -> None:
         self._input = source
         self._codec = codec
-        self._vertex, self._address = place
+        self._vertex, self._address = origin
         self._is_strict = is_strict
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
@@ -324,7 +324,7 @@ def decoded_batch(
         offsets: The offset of each of them.
         next_offset: The next offset to read.
     """
-    values, places, times, raws, failures = [], [], [], [], []
+    values, decoded, times, raws, failures = [], [], [], [], []
     decode = codec.decode
     for message, offset in zip(messages, offsets, strict=True):
         try:
@@ -340,12 +340,12 @@ def decoded_batch(
             )
             continue
         values.append(value)
-        places.append(offset)
+        decoded.append(offset)
         times.append(message.timestamp_ms)
         raws.append((None, message.payload))
     return SourceBatch(
         values=values,
-        offsets=places,
+        offsets=decoded,
         next_offset=next_offset,
         failures=failures,
         timestamps=times,

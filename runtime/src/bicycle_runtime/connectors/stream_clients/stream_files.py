@@ -134,8 +134,10 @@ class FileInput:
                         continue
                     yield [message for message in messages if message.sequence < end]
                     return
-                place, length = reader.request()
-                data = os.pread(view.descriptor, max(0, min(length, view.size - place)), place)
+                position, length = reader.request()
+                data = os.pread(
+                    view.descriptor, max(0, min(length, view.size - position)), position
+                )
                 if reader.has_ended or not reader.feed(data):
                     return
         finally:
@@ -281,9 +283,9 @@ class FileOutput:
         try:
             if view.size <= end:
                 return
-            for place, head in enumerate(view.heads(end)):
-                is_ours = head.key == self._key and place < len(expected)
-                if not is_ours or view.payload(head)[0] != expected[place]:
+            for position, head in enumerate(view.heads(end)):
+                is_ours = head.key == self._key and position < len(expected)
+                if not is_ours or view.payload(head)[0] != expected[position]:
                     raise ChangedError
         finally:
             view.close()

@@ -163,7 +163,7 @@ class TableColumns:
             case "value":
                 return [list(values)]
             case "places":
-                return self._by_place(values)
+                return self._by_index(values)
             case "attributes":
                 return [list(map(attrgetter(column.name), values)) for column in self._columns]
             case "keys":
@@ -180,7 +180,7 @@ class TableColumns:
                 found[column.name] = Vector.constant(None, len(records))
         return [found[column.name].as_they_lie for column in self._columns]
 
-    def _by_place(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    def _by_index(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         count = len(self.schema) - bool(self.time_name)
         columns: list[Sequence[Any]]
         if isinstance(values, ColumnRecords) and values.form.kind is not None:
@@ -297,7 +297,7 @@ def _fields_of(record_type: Any) -> tuple[str, dict[str, Any]]:
         return "attributes", typing.get_type_hints(record_type)
     arguments = typing.get_args(record_type)
     if typing.get_origin(record_type) is tuple and arguments and Ellipsis not in arguments:
-        return "places", {f"field_{place}": each for place, each in enumerate(arguments, 1)}
+        return "places", {f"field_{index}": each for index, each in enumerate(arguments, 1)}
     return "value", {"value": record_type}
 
 

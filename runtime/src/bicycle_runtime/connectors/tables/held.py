@@ -167,7 +167,7 @@ class HeldDraft:
             if len(files) < JOINED_FILES:
                 continue
             self._plans.append(Join(files=files, path=path))
-            place = self.held.files.index(files[0])
+            index = self.held.files.index(files[0])
             others = [file for file in self.held.files if file.level != level]
             joined = HeldFile(
                 path=path,
@@ -177,7 +177,7 @@ class HeldDraft:
                 has_folders=files[0].has_folders,
                 level=level + 1,
             )
-            others.insert(place, joined)
+            others.insert(index, joined)
             self.held = replace(self.held, files=tuple(others))
             return
 

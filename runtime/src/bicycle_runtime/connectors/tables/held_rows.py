@@ -142,14 +142,14 @@ class HeldReader:
 
     def copy_groups(self, out: BinaryIO, footers: Sequence[Footer]) -> None:
         """Write one file with the row groups of all files, unchanged."""
-        place = 0
+        size = 0
         for file, source, footer in zip(self._files, self._sources, footers, strict=True):
             if isinstance(source, str):  # Passing whole blocks proves the checksum.
                 blocks = staged_blocks(self._storage, file.staged())
             else:
                 source.seek(0)
                 blocks = iter(partial(source.read, BLOCK_BYTES), b"")
-            place = append_row_groups(out, place, blocks, footer)
+            size = append_row_groups(out, size, blocks, footer)
         end_file(out, footers)
 
     def counts(self) -> dict[str, int]:

@@ -112,8 +112,8 @@ class Partitioning:
 def _name_folders(
     known: pyarrow.DictionaryArray, names: Sequence[str], field: str
 ) -> pyarrow.Array:
-    places = known.indices.fill_null(len(names))
-    return pyarrow.array([*names, _folder(field, "")]).take(places)
+    indexes = known.indices.fill_null(len(names))
+    return pyarrow.array([*names, _folder(field, "")]).take(indexes)
 
 
 def _folder(field: str, value: str) -> str:

@@ -27,9 +27,9 @@ Fields = dict[int, tuple[int, Any]]
 
 # Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
 _ROW_COUNT, _ROW_GROUPS = 3, 4
-_CHUNKS, _GROUP_PLACE, _GROUP_NUMBER = 1, 5, 7
-_CHUNK_PLACES, _CHUNK_DETAILS = (2, 4, 6), 3
-_CODEC, _PAGE_PLACES = 4, (9, 10, 11, 14)
+_CHUNKS, _GROUP_OFFSET, _GROUP_NUMBER = 1, 5, 7
+_CHUNK_OFFSETS, _CHUNK_DETAILS = (2, 4, 6), 3
+_CODEC, _PAGE_OFFSETS = 4, (9, 10, 11, 14)
 
 
 class Footer:
@@ -80,30 +80,30 @@ def footer_of(stream: BinaryIO) -> Footer:
 
 
 def append_row_groups(
-    out: BinaryIO, place: int, blocks: Iterable[bytes | memoryview], footer: Footer
+    out: BinaryIO, size: int, blocks: Iterable[bytes | memoryview], footer: Footer
 ) -> int:
     """Append the row groups of a file to another; return the next position.
 
     Args:
         out: The file to write. Its first bytes are the format's, written here.
-        place: The number of its bytes, 0 if empty.
+        size: The number of its bytes, 0 if empty.
         blocks: The whole file that has the row groups; all of them are taken.
         footer: Of that file; its places are moved.
     """
-    if not place:
+    if not size:
         out.write(_MAGIC)
-        place = len(_MAGIC)
-    by, at = place - len(_MAGIC), 0
+        size = len(_MAGIC)
+    by, at = size - len(_MAGIC), 0
     for block in blocks:
         out.write(memoryview(block)[max(len(_MAGIC) - at, 0) : max(footer.data_bytes - at, 0)])
         at += len(block)
     if at < footer.data_bytes:
         raise OSError("a Parquet file is shorter than before")
     for group in footer.groups:
-        _move(group, (_GROUP_PLACE,), by)
+        _move(group, (_GROUP_OFFSET,), by)
         for chunk in group[_CHUNKS][1][1]:
-            _move(chunk, _CHUNK_PLACES, by)
-            _move(chunk[_CHUNK_DETAILS][1], _PAGE_PLACES, by)
+            _move(chunk, _CHUNK_OFFSETS, by)
+            _move(chunk[_CHUNK_DETAILS][1], _PAGE_OFFSETS, by)
     return footer.data_bytes + by
 
 
@@ -127,9 +127,9 @@ def end_file(out: BinaryIO, footers: Sequence[Footer]) -> None:
 def _move(fields: Fields, numbers: Sequence[int], by: int) -> None:
     """Shift positions in a file; 0 means no position."""
     for number in numbers:
-        kind, place = fields.get(number, (0, 0))
-        if place:
-            fields[number] = (kind, place + by)
+        kind, offset = fields.get(number, (0, 0))
+        if offset:
+            fields[number] = (kind, offset + by)
 
 
 class _Decoder:
@@ -137,7 +137,7 @@ class _Decoder:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._place = 0
+        self._position = 0
 
     def struct(self) -> Fields:
         found: Fields = {}
@@ -166,12 +166,12 @@ class _Decoder:
         raise OSError(f"a Parquet footer has a value of the type {kind}")
 
     def _byte(self) -> int:
-        self._place += 1
-        return self._data[self._place - 1]
+        self._position += 1
+        return self._data[self._position - 1]
 
     def _take(self, count: int) -> bytes:
-        self._place += count
-        return self._data[self._place - count : self._place]
+        self._position += count
+        return self._data[self._position - count : self._position]
 
     def _number(self) -> int:
         found = shift = 0

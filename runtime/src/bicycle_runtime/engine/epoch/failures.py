@@ -37,7 +37,7 @@ def run_unmixed(
         try:
             reports = executor.run(orders)
         except EpochFailedError as error:
-            _place(error, sources)
+            _add_position(error, sources)
             raise
         raise_first_failure(reports, sources)
         try:
@@ -79,14 +79,14 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
     if not failed:
         return
     error = error_from_json(failed[0].failure or {})
-    _place(error, sources)
+    _add_position(error, sources)
     error.facts["task_count"] = sum(
         (report.failure or {}).get("code") == error.code for report in failed
     )
     raise error
 
 
-def _place(error: BicycleError, sources: Mapping[str, Source]) -> None:
+def _add_position(error: BicycleError, sources: Mapping[str, Source]) -> None:
     """Add the source's description of an input position to an error."""
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if isinstance(source, str) and source in sources and shard is not None and offset is not None:

@@ -175,7 +175,7 @@ class BegunEpoch:
             yield
         except BicycleError as error:
             self.close()
-            record = with_ends(record, _place_in(error), sources)
+            record = with_ends(record, _position_in(error), sources)
             self._note(self._storage, msgspec.structs.replace(record, error=_plain(error)))
             raise
 
@@ -207,7 +207,7 @@ class BegunEpoch:
             )  # fmt: skip
 
 
-def _place_in(error: BicycleError) -> dict[str, dict[str, int]]:
+def _position_in(error: BicycleError) -> dict[str, dict[str, int]]:
     """Return the end of the input of an error, by source and shard, perhaps empty."""
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if not isinstance(source, str) or not isinstance(shard, str) or not isinstance(offset, int):

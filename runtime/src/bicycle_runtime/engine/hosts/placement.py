@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["place_tasks"]
+__all__ = ["assign_tasks"]
 
 
-def place_tasks(
+def assign_tasks(
     parallelism: int, slots: Mapping[str, int], former: Sequence[str] = ()
 ) -> list[str]:
     """Return the host of each task of a level.
@@ -42,20 +42,20 @@ def place_tasks(
             former[(2 * task + 1) * len(former) // (2 * parallelism)] for task in range(parallelism)
         ]
     counts = _shares(parallelism, {host: slots[host] for host in hosts}, before)
-    placed: list[str | None] = [None] * parallelism
+    assigned: list[str | None] = [None] * parallelism
     for task, host in enumerate(before):
         if host is not None and counts.get(host, 0) > 0:
-            placed[task] = host
+            assigned[task] = host
             counts[host] -= 1
-    for task, host in enumerate(placed):
+    for task, host in enumerate(assigned):
         if host is None:
             # The host of the task before, if it has room: neighbours go together.
-            near = placed[task - 1] if task else None
+            near = assigned[task - 1] if task else None
             if near is None or not counts[near]:
                 near = max(hosts, key=lambda name: (counts[name], -hosts.index(name)))
-            placed[task] = near
+            assigned[task] = near
             counts[near] -= 1
-    return [host for host in placed if host is not None]
+    return [host for host in assigned if host is not None]
 
 
 def _shares(

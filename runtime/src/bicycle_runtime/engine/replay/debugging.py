@@ -50,7 +50,7 @@ class EpochDebugger(pdb.Pdb):
         self._stops_at_call = stops_at_call
         self._tell = tell
         self._is_tracing = self._has_begun = False
-        self._places: dict[tuple[str, int], str] = {}
+        self._operators: dict[tuple[str, int], str] = {}
 
     def adapt(self, program: Program) -> None:
         """Get ready to stop in the functions of a program."""
@@ -60,7 +60,7 @@ class EpochDebugger(pdb.Pdb):
                 operator.settings = replace(operator.settings, timeout_ms=None)
             if self._stops_at_call and self._operator in (None, operator.uid):
                 self._arm(operator)
-        if self._places and not self._is_tracing:
+        if self._operators and not self._is_tracing:
             self._is_tracing = True
             self.reset()
             sys.settrace(self.trace_dispatch)
@@ -82,11 +82,11 @@ class EpochDebugger(pdb.Pdb):
             self._has_begun = True
             self.set_continue()
             return
-        place = (frame.f_code.co_filename, frame.f_code.co_firstlineno)
-        if place in self._places:
-            self._tell(f"operator {self._places[place]!r} gets its first record")
+        code_position = (frame.f_code.co_filename, frame.f_code.co_firstlineno)
+        if code_position in self._operators:
+            self._tell(f"operator {self._operators[code_position]!r} gets its first record")
             self.clear_all_breaks()
-            self._places.clear()
+            self._operators.clear()
         super().user_line(frame)
 
     def set_quit(self) -> None:
@@ -99,9 +99,11 @@ class EpochDebugger(pdb.Pdb):
 
     def _arm(self, operator: Operator) -> None:
         for code in set(_codes_of(operator)):
-            place = (code.co_filename, code.co_firstlineno)
-            if place not in self._places and not self.set_break(*place, funcname=code.co_name):
-                self._places[place] = operator.uid
+            code_position = (code.co_filename, code.co_firstlineno)
+            if code_position not in self._operators and not self.set_break(
+                *code_position, funcname=code.co_name
+            ):
+                self._operators[code_position] = operator.uid
 
     def _look_back(self, uid: str, error: Exception) -> None:
         self._tell(f"operator {uid!r} failed: {type(error).__name__}: {error}")

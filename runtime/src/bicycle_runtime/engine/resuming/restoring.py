@@ -46,7 +46,7 @@ def restored_states(
             scope=spec.scope,
             group_count=spec.group_count,
             parallelism=spec.vertex.parallelism,
-            place=(job, spec.uid),
+            owner=(job, spec.uid),
             divides_lists=(is_start or is_wider) and _has_lists(manifest, spec.uid),
         )
         restored[spec.uid] = OperatorState(

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.hosts.placement import place_tasks
-from bicycle_runtime.engine.spark.spark_cluster import host_counts, place_on_hosts
+from bicycle_runtime.engine.hosts.placement import assign_tasks
+from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts, host_counts
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 
 __all__ = ["Anchors", "levels_with_state"]
@@ -60,7 +60,7 @@ class Anchors:
         self._hosts: Mapping[str, int] = {}
         self._executors: frozenset[str] = frozenset()
         self._anchors: dict[int, Any] = {}
-        self.places: dict[int, list[str]] = dict(former or {})
+        self.task_hosts: dict[int, list[str]] = dict(former or {})
 
     def refresh(self, hosts: Mapping[str, int], executors: frozenset[str]) -> None:
         """Place tasks again if the executors are others than the last time.
@@ -79,9 +79,11 @@ class Anchors:
             )
         self._hosts, self._executors = dict(hosts), executors
         for level in self._levels:
-            places = place_tasks(self._parallelisms[level], hosts, self.places.get(level, ()))
-            self.places[level] = places
-            self._put(level, places)
+            task_hosts = assign_tasks(
+                self._parallelisms[level], hosts, self.task_hosts.get(level, ())
+            )
+            self.task_hosts[level] = task_hosts
+            self._put(level, task_hosts)
 
     def seed(self, plain: Any) -> Any:
         """Return the seed of level 0: its anchor, or ``plain`` without one."""
@@ -101,7 +103,7 @@ class Anchors:
         for level in list(self._anchors):
             self._drop(level)
 
-    def _put(self, level: int, places: Sequence[str]) -> None:
+    def _put(self, level: int, task_hosts: Sequence[str]) -> None:
         """Create the anchor of a level: cached elements at their hosts.
 
         A shuffled partition prefers the host that all its bytes come from, so the cached one is put
@@ -111,8 +113,8 @@ class Anchors:
         from pyspark.serializers import UTF8Deserializer
 
         self._drop(level)
-        texts = place_on_hosts(
-            self._context, [(str(task), host) for task, host in enumerate(places)]
+        texts = assign_to_hosts(
+            self._context, [(str(task), host) for task, host in enumerate(task_hosts)]
         )
         elements: Any = RDD(texts, self._context, UTF8Deserializer())  # type: ignore[no-untyped-call]  # Spark's own
         if level == 0:  # It is not shuffled, and its place needs no cache.

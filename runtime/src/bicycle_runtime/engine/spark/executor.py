@@ -95,7 +95,7 @@ class SparkExecutor:
         self._timeout_s = cluster_timeout_ms / 1_000
         self._folder = WorkFolder()
         self._work_dir = self._folder.path
-        self._places = self._work_dir / "places"
+        self._positions_folder = self._work_dir / "places"
         self._settings = spark_settings(master, self._work_dir, settings)
         self._shipment = self._sent = Shipment()
         self._starting: StartingJava | None = None
@@ -184,7 +184,7 @@ class SparkExecutor:
                 self._send_environment()
             if is_first and not is_embedded(self._master):
                 self._join_cluster(image)
-            self._place_levels(image)
+            self._assign_levels(image)
             if self._image is not None:
                 self._image.destroy()
             self._image = broadcast_to_jobs(self._context, pickle_by_value(image))
@@ -210,7 +210,7 @@ class SparkExecutor:
 
     def take_ended_workers(self) -> list[LastPosition]:
         """Return the workers that ended unasked since the last call."""
-        if self._view is None and noted_count(self._places) > len(self._taken):
+        if self._view is None and noted_count(self._positions_folder) > len(self._taken):
             self._ends()
         ends = [end for end in self._found if end.code is not None]
         fresh = {(end.host, end.pid, end.code, end.peak_bytes): end for end in ends}
@@ -311,12 +311,12 @@ class SparkExecutor:
         require_match(facts, self._shipment.plugin, answers)
         self._needs = replace(self._needs, facts=facts)
 
-    def _place_levels(self, image: JobImage) -> None:
+    def _assign_levels(self, image: JobImage) -> None:
         """Assign stateful tasks to hosts, if there are several."""
         former = None
         if self._anchors is not None:
             self._anchors.remove()
-            former = self._anchors.places
+            former = self._anchors.task_hosts
         if self._view is not None:
             from bicycle_runtime.engine.spark.worker import target_of  # all operators: see ``boot``
 
@@ -390,7 +390,7 @@ class SparkExecutor:
         from bicycle_runtime.engine.spark.worker_ends import ends_in, ends_on_hosts
 
         if self._view is None:
-            self._found = ends_in(self._places)
+            self._found = ends_in(self._positions_folder)
         else:
             with self._watching():
                 self._found = ends_on_hosts(self._context, self._view.hosts())
@@ -407,12 +407,12 @@ class SparkExecutor:
         hush_serializers()
         forget_numpy()
         on_interrupt = signal.getsignal(signal.SIGINT)
-        gateway_place = {
+        gateway_settings = {
             "PYSPARK_GATEWAY_PORT": str(java.port),
             "PYSPARK_GATEWAY_SECRET": java.secret,
         }
         try:
-            with environment_set(gateway_place):
+            with environment_set(gateway_settings):
                 gateway = launch_gateway()  # type: ignore[no-untyped-call]  # Spark's own
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm).setAppName(f"bicycle-{self._job}")
             conf.setMaster(self._master)
@@ -441,7 +441,7 @@ class SparkExecutor:
     def _worker_environment(self) -> dict[str, str]:
         passed = {**chosen_variables(_PASSED_TO_WORKERS), "PYTHONHASHSEED": "0"}
         if is_embedded(self._master):
-            passed[FOLDER_VARIABLE] = str(self._places)
+            passed[FOLDER_VARIABLE] = str(self._positions_folder)
         return {f"spark.executorEnv.{name}": value for name, value in passed.items()}
 
     def _is_alive(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bicycle_runtime.engine.hosts.handshake import PROBE, HostAnswer, probe_arguments, read_answer
-from bicycle_runtime.engine.spark.spark_cluster import place_on_hosts
+from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE
 
 __all__ = ["ask_hosts"]
@@ -42,7 +42,7 @@ def ask_hosts(
     names = sorted(hosts)
     if not names:  # All are lost again: new ones compare in their first tasks.
         return []
-    tasks = place_on_hosts(context, [(name, name) for name in names])
+    tasks = assign_to_hosts(context, [(name, name) for name in names])
     outputs = tasks.pipe(command).glom().collect()
     return [
         read_answer([str(line) for line in lines], host=name)

@@ -17,7 +17,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
 
-__all__ = ["ClusterView", "ExecutorWatch", "host_counts", "place_on_hosts", "require_master"]
+__all__ = ["ClusterView", "ExecutorWatch", "assign_to_hosts", "host_counts", "require_master"]
 
 _CONNECT_S = 5.0
 _POLL_S = 0.1
@@ -63,7 +63,7 @@ class ClusterView:
         self._scala = context._jsc.sc()
         self._master = master
         self._clock = clock or SystemClock()
-        self._places: dict[str, str] = {}
+        self._hosts: dict[str, str] = {}
         self._known: set[str] = set()
         self._ready: set[str] = set()
 
@@ -74,14 +74,14 @@ class ClusterView:
         prefer it: until then it does not count.
         """
         ids = set(filter(None, str(self._scala.getExecutorIds().mkString(",")).split(",")))
-        if not ids <= self._places.keys():
-            self._places |= self._listed_places()
+        if not ids <= self._hosts.keys():
+            self._hosts |= self._listed_hosts()
         self._known = ids
         self._ready &= ids
         self._ready |= {
-            name for name in (ids & self._places.keys()) - self._ready if self._is_ready(name)
+            name for name in (ids & self._hosts.keys()) - self._ready if self._is_ready(name)
         }
-        return dict(Counter(self._places[name] for name in sorted(self._ready)))
+        return dict(Counter(self._hosts[name] for name in sorted(self._ready)))
 
     @property
     def executors(self) -> frozenset[str]:
@@ -93,14 +93,14 @@ class ClusterView:
         return self._ready == self._known and self.slot_count() >= parallelism
 
     def _is_ready(self, name: str) -> bool:
-        return bool(self._scala.taskScheduler().hasExecutorsAliveOnHost(self._places[name]))
+        return bool(self._scala.taskScheduler().hasExecutorsAliveOnHost(self._hosts[name]))
 
-    def _listed_places(self) -> dict[str, str]:
+    def _listed_hosts(self) -> dict[str, str]:
         """Return the hosts of executors by id; port and host may appear later."""
         listed = self._scala.statusStore().executorList(True)
         members = [listed.apply(index) for index in range(listed.size())]
-        places = {str(member.id()): str(member.hostPort()) for member in members}
-        return {name: _PORT.sub("", place) for name, place in places.items() if place}
+        hosts = {str(member.id()): str(member.hostPort()) for member in members}
+        return {name: _PORT.sub("", host) for name, host in hosts.items() if host}
 
     def slot_count(self) -> int:
         """Return how many tasks run at a time now."""
@@ -192,7 +192,7 @@ class ExecutorWatch:
                 return
 
 
-def place_on_hosts(context: Any, items: Sequence[tuple[str, str]]) -> Any:
+def assign_to_hosts(context: Any, items: Sequence[tuple[str, str]]) -> Any:
     """Return texts as a Java RDD, each in a partition that prefers a host.
 
     Args:

@@ -19,7 +19,7 @@ from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.stacks import ProcessStacks, take_kept_stacks
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
-from bicycle_runtime.engine.spark.spark_cluster import place_on_hosts
+from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts
 from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours
@@ -93,7 +93,7 @@ def _answers_of(
     late.start()
     try:
         with contextlib.suppress(Py4JError):
-            names = place_on_hosts(context, [(name, name) for name in sorted(hosts)])
+            names = assign_to_hosts(context, [(name, name) for name in sorted(hosts)])
             texts = UTF8Deserializer()  # type: ignore[no-untyped-call]  # Spark's own
             tasks: Any = RDD(names, context, texts)
             found: list[bytes] = tasks.mapPartitions(ask).collect()

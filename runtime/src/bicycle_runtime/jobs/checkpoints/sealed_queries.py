@@ -157,7 +157,7 @@ def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
         file_count=len(sizes),
         base_bytes=sum(size for size, is_base in sizes if is_base),
         delta_bytes=sum(size for size, is_base in sizes if not is_base),
-        states=tuple(tally.summary(*place) for place, tally in sorted(tallies.items())),
+        states=tuple(tally.summary(*group) for group, tally in sorted(tallies.items())),
     )
 
 

@@ -124,7 +124,7 @@ def dead_letters(
     """
     folder = dead_letters_folder(home, job)
     count = min(limit, _LETTERS_MAX)
-    before = None if after is None else _place(after, job)
+    before = None if after is None else _position(after, job)
     marks = replayed_letters(folder)
     found: list[DeadLetter] = []
     for path in sorted(_files(folder), reverse=True):
@@ -162,7 +162,7 @@ def dead_letter(
     """
     folder = dead_letters_folder(home, job)
     plain = letter_lines(folder, [letter], job=job)[letter]
-    name, number = _place(letter, job)
+    name, number = _position(letter, job)
     found = _letter(folder / name, number, plain, replayed_letters(folder))
     shown: dict[str, Any] = msgspec.to_builtins(found)
     return {**shown, **_value(plain)} if is_revealed else shown
@@ -176,7 +176,7 @@ def letter_lines(folder: Path, letters: Iterable[str], *, job: str) -> dict[str,
     """
     wanted: dict[str, dict[int, str]] = {}
     for letter in letters:
-        name, number = _place(letter, job)
+        name, number = _position(letter, job)
         wanted.setdefault(name, {})[number] = letter
     files = {path.name: path for path in _files(folder)}
     found: dict[str, dict[str, Any]] = {}
@@ -202,7 +202,7 @@ def replayed_letters(folder: Path) -> dict[str, LetterMark]:
     return marks
 
 
-def _place(letter: str, job: str) -> tuple[str, int]:
+def _position(letter: str, job: str) -> tuple[str, int]:
     name, _, line = letter.rpartition(":")
     if not name or "/" in name or not (line.isascii() and line.isdecimal()):
         raise DEAD_LETTER_UNKNOWN(job=job, letter=letter[:200])

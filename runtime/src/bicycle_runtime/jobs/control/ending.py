@@ -119,7 +119,7 @@ def _end_by_force(
             kill_all(pid)
         if pid:  # Also one that was killed with its supervisor: it holds its locks to its end.
             wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
-    with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
+    with FileLock(folder.lock_path, job=status.job, location=str(folder.path)):
         last = folder.status() or status
         last.state = final
         last.ended_ms = last.updated_ms = now_ms
@@ -209,7 +209,7 @@ def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStat
     except subprocess.TimeoutExpired:
         kill_all(process.pid)
         process.wait()
-    with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
+    with FileLock(folder.lock_path, job=status.job, location=str(folder.path)):
         last = folder.status() or status
         last.state, last.error, last.phase = status.state, status.error, None
         last.ended_ms = last.updated_ms = clock.now_ms()

@@ -34,7 +34,7 @@ from bicycle_runtime.jobs.errors import (
     DEAD_LETTERS_NOT_LOADED,
     LETTER_REQUEST_UNREADABLE,
 )
-from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 
 __all__ = [
@@ -172,7 +172,7 @@ def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
 
 
 def replay_asked(
-    loop: LetterLoop | None, place: JobPlace, request: JobRequest, facts: Mapping[str, Any]
+    loop: LetterLoop | None, location: JobLocation, request: JobRequest, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Handle a request in the driver: replay all letters that it names, or no letter.
 
@@ -183,7 +183,7 @@ def replay_asked(
 
     Args:
         loop: The job's epoch loop, between two steps.
-        place: Where the job lives.
+        location: Where the job lives.
         request: What the job was started with.
         facts: What is asked now.
 
@@ -198,28 +198,28 @@ def replay_asked(
     except msgspec.ValidationError as error:
         raise LETTER_REQUEST_UNREADABLE(reason=str(error)) from error
     if request.no_pickle:
-        raise DEAD_LETTERS_NOT_LOADED(job=place.folder.id)
+        raise DEAD_LETTERS_NOT_LOADED(job=location.folder.id)
     # 1. Publish what is sealed: it may say that a letter was replayed.
     loop.settle()
     # 2. Leave out what this request has replayed before; refuse what another one has.
-    folder = Path(place.dead_letters_dir)
+    folder = Path(location.dead_letters_dir)
     known = replayed_letters(folder)
     for letter in asked.letters:
         if letter in known and known[letter].request != asked.request:
             raise DEAD_LETTER_REPLAYED(
-                job=place.folder.id, letter=letter, epoch=known[letter].epoch
+                job=location.folder.id, letter=letter, epoch=known[letter].epoch
             )
     epochs = {known[letter].epoch for letter in asked.letters if letter in known}
     left = [letter for letter in dict.fromkeys(asked.letters) if letter not in known]
     # 3. Find the letters, and what gets them.
-    plain = letter_lines(folder, left, job=place.folder.id)
+    plain = letter_lines(folder, left, job=location.folder.id)
     plan = loop.topology.setup.plan
     orders = [letter_order(plan, each, plain[each], request=asked.request) for each in left]
     # 4. Run the epoch.
     if orders:
         epochs.add(replay_letters(loop, orders))
         log_event(
-            _LOG, "dead_letters_replayed", job=place.folder.id, epoch=max(epochs),
+            _LOG, "dead_letters_replayed", job=location.folder.id, epoch=max(epochs),
             letter_count=len(orders),
         )  # fmt: skip
     return {"letters": asked.letters, "epochs": sorted(epochs)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.errors import JobRunningError, StatusFormatError
-from bicycle_runtime.jobs.home import JobFolder, JobPlace
+from bicycle_runtime.jobs.home import JobFolder, JobLocation
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.layouts.paths import EPOCHS
@@ -48,7 +48,7 @@ class PreviousRun:
         status = self.folder.status()
         if status is not None and (status.running_ms is not None or not status.state.is_final):
             return
-        lock = FileLock(self.folder.lock_path, job=self.folder.id, place=str(self.folder.path))
+        lock = FileLock(self.folder.lock_path, job=self.folder.id, location=str(self.folder.path))
         with contextlib.suppress(JobRunningError), lock:  # It belongs to another process by now.
             replace_file(self.folder.request_path, self.request)
             replace_file(self.folder.status_path, self.status)
@@ -62,37 +62,37 @@ def last_status(folder: JobFolder) -> JobStatus | None:
         return None
 
 
-def require_checkpoint(place: JobPlace, former: JobStatus | None, *, is_again: bool) -> None:
+def require_checkpoint(location: JobLocation, former: JobStatus | None, *, is_again: bool) -> None:
     """Refuse to begin empty where the job has sealed epochs that are no longer there.
 
     A finished job may begin again. A first start also takes an empty directory that exists.
 
     Args:
-        place: The job.
+        location: The job.
         former: The status of its former run; None for a job that never ran.
         is_again: Whether the start continues a run whose driver died.
 
     Raises:
         CHECKPOINT_GONE: they are gone; nothing was changed.
     """
-    storage = place.storage
+    storage = location.storage
     if former is None or not former.epoch or former.checkpoint != storage.url:
         return
     if former.state is JobState.FINISHED:
         return
     if isinstance(storage, LocalStorage) and not Path(storage.root).is_dir():
-        raise CHECKPOINT_GONE(job=place.folder.id, url=storage.url, missing=storage.root)
+        raise CHECKPOINT_GONE(job=location.folder.id, url=storage.url, missing=storage.root)
     if is_again and not EpochHistory(storage).epochs():
         missing = f"{EPOCHS}/{former.epoch}"
-        raise CHECKPOINT_GONE(job=place.folder.id, url=storage.url, missing=missing)
+        raise CHECKPOINT_GONE(job=location.folder.id, url=storage.url, missing=missing)
 
 
 @contextlib.contextmanager
-def job_locks(place: JobPlace, *, is_again: bool = False) -> Iterator[None]:
+def job_locks(location: JobLocation, *, is_again: bool = False) -> Iterator[None]:
     """Hold the locks on a job's folder in the home, and on its local checkpoint.
 
     Args:
-        place: The job.
+        location: The job.
         is_again: Whether the start continues a run whose driver died: it makes no directory.
 
     Raises:
@@ -100,9 +100,9 @@ def job_locks(place: JobPlace, *, is_again: bool = False) -> Iterator[None]:
         StorageError: a lock file cannot be made.
     """
     with contextlib.ExitStack() as locks:
-        folder = place.folder
-        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
-        path = place.lock_path
+        folder = location.folder
+        locks.enter_context(FileLock(folder.lock_path, job=folder.id, location=str(folder.path)))
+        path = location.lock_path
         if path is not None and (path.parent.is_dir() or not is_again):
-            locks.enter_context(FileLock(path, job=place.job, place=place.storage.url))
+            locks.enter_context(FileLock(path, job=location.job, location=location.storage.url))
         yield

@@ -65,14 +65,14 @@ def _prune(
     home: Home, status: JobStatus, checkpoint: Path | None, *, ended_ms: int, is_trial: bool
 ) -> PrunedJob:
     folder = home.folder(status.id)
-    places = [folder.path, *([checkpoint] if checkpoint is not None else [])]
-    size = sum(map(_size_of, places))
+    folders = [folder.path, *([checkpoint] if checkpoint is not None else [])]
+    size = sum(map(_size_of, folders))
     kept = ""
     if any(_files(folder.path / "dead_letters")):
         kept = f"its dead letters are in {folder.path / 'dead_letters'}"
     else:
         try:
-            _remove(status.id, places, is_trial=is_trial)
+            _remove(status.id, folders, is_trial=is_trial)
         except JobRunningError:
             kept = "it is starting"
         except OSError as error:
@@ -83,14 +83,14 @@ def _prune(
     )  # fmt: skip
 
 
-def _remove(job: str, places: list[Path], *, is_trial: bool) -> None:
+def _remove(job: str, folders: list[Path], *, is_trial: bool) -> None:
     """Remove folders under their locks, so that no driver takes them; status last."""
     with contextlib.ExitStack() as locks:
-        for place in places:
-            locks.enter_context(FileLock(place / "lock", job=job, place=str(place)))
+        for path in folders:
+            locks.enter_context(FileLock(path / "lock", job=job, location=str(path)))
         if not is_trial:
-            for place in reversed(places):
-                shutil.rmtree(place)
+            for path in reversed(folders):
+                shutil.rmtree(path)
 
 
 def _checkpoint_in(home: Home, status: JobStatus) -> Path | None:

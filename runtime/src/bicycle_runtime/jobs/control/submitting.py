@@ -25,7 +25,7 @@ from bicycle_runtime.base.processes import (
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks, require_checkpoint
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
@@ -100,7 +100,7 @@ def resumed_request(home: Home, name: str) -> JobRequest:
     """
     folder, status = home.find(name), job_status(home, name)
     if not status.state.is_final:
-        raise JobRunningError(job=name, pid=status.pid, place=str(folder.path))
+        raise JobRunningError(job=name, pid=status.pid, location=str(folder.path))
     return _with_name(folder.read_request(), status.job)
 
 
@@ -162,18 +162,18 @@ class PreparedStart:
 
 def _submit(request: JobRequest, home: Home, begin: Begin, *, is_trial: bool) -> JobStatus:
     home.prepare()
-    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
-    folder = place.folder
+    location = locate_job(request.options, home, clock=SystemClock(), source=system_random())
+    folder = location.folder
     former = folder.status()
     if former is not None and not former.state.is_final and is_supervised(former):
         # Between two drivers the locks are free.
-        place_text = str(folder.path)
-        raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
-    require_checkpoint(place, former, is_again=False)
+        text = str(folder.path)
+        raise JobRunningError(job=former.id, pid=former.supervisor_pid, location=text)
+    require_checkpoint(location, former, is_again=False)
     # Tried here already, as the error belongs to the caller; the process then holds them.
-    with job_locks(place):
+    with job_locks(location):
         before = PreviousRun.of(folder)
-        folder.write_request(_with_name(request, place.job))
+        folder.write_request(_with_name(request, location.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()
     process = begin(folder)

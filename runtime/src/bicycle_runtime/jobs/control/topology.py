@@ -203,19 +203,19 @@ def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "
         ['postgresql://host/shop/orders']
     """
     if address := properties.get("address"):
-        place, _, keys = address.rpartition("/")
-        if place.startswith(_FILE_URL):
-            place = _FILE_URL + _resolve(place.removeprefix(_FILE_URL), directory)
-        return [f"{place}/{key}" for key in keys.split(",") if key]
+        location, _, keys = address.rpartition("/")
+        if location.startswith(_FILE_URL):
+            location = _FILE_URL + _resolve(location.removeprefix(_FILE_URL), directory)
+        return [f"{location}/{key}" for key in keys.split(",") if key]
     if brokers := properties.get("brokers"):
-        place = ",".join(sorted(brokers.split(",")))
+        location = ",".join(sorted(brokers.split(",")))
         topics = properties.get("topics") or [properties.get("topic") or "*"]
-        return [f"kafka://{place}/{topic}" for topic in topics]
-    place = _place_of(connector, properties, directory)
-    return [place] if place else []
+        return [f"kafka://{location}/{topic}" for topic in topics]
+    location = _location_of(connector, properties, directory)
+    return [location] if location else []
 
 
-def _place_of(connector: str, properties: Mapping[str, Any], directory: str) -> str | None:
+def _location_of(connector: str, properties: Mapping[str, Any], directory: str) -> str | None:
     """Return the single place of a connector: files, a table, a port."""
     table, url, port = (properties.get(name) for name in ("table", "url", "port"))
     if path := properties.get("path"):
@@ -225,8 +225,8 @@ def _place_of(connector: str, properties: Mapping[str, Any], directory: str) -> 
         return f"{_resolve_database(catalog, directory)}/{'/'.join(filter(None, (name, table)))}"
     if url:
         parts = urlsplit(url)
-        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        return f"{place}/{table}" if table else place
+        location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        return f"{location}/{table}" if table else location
     if table:
         return f"{connector}:{table}"
     return f"{connector}://{properties.get('host', '127.0.0.1')}:{port}" if port else None

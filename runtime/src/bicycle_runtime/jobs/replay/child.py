@@ -311,14 +311,14 @@ def _rows(diff: OperatorDiff, reader: ValueReader) -> list[dict[str, Any]]:
     for change in diff.changes:
         before = next(rest_before) if change.before is not None else None
         after = next(rest_after) if change.after is not None else None
-        place = after or before
-        assert place is not None
+        entry = after or before
+        assert entry is not None
         rows.append(
             {
                 "change": change.word,
-                "state": place["state"],
-                "key": place["key"],
-                "part": place["part"],
+                "state": entry["state"],
+                "key": entry["key"],
+                "part": entry["part"],
                 "before": None if before is None else before["value"],
                 "after": None if after is None else after["value"],
             }

@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.control.previous_run import (
     last_status,
     require_checkpoint,
 )
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.jobs.running.epochs import Epochs
@@ -59,8 +59,8 @@ def run_job(
     """
     plugin = find_plugin(request.options, home)  # A wrong name leaves no trace of a job.
     home.prepare()
-    place = place_job(request.options, home, clock=services.clock, source=services.source)
-    place = dataclasses.replace(place, folder=folder or place.folder).for_driver()
+    location = locate_job(request.options, home, clock=services.clock, source=services.source)
+    location = dataclasses.replace(location, folder=folder or location.folder).for_driver()
     options = request.options
     if options.from_ is not None:
         is_trusted = options.trust or request.no_pickle
@@ -68,13 +68,15 @@ def run_job(
     before = None
     is_again = services.former is not None
     if not is_again:
-        require_checkpoint(place, last_status(place.folder), is_again=False)
+        require_checkpoint(location, last_status(location.folder), is_again=False)
     try:
-        with job_locks(place, is_again=is_again):
+        with job_locks(location, is_again=is_again):
             # The submitting process restores its former run, after reading the error.
-            before = None if services.is_detached else PreviousRun.of(place.folder)
-            place.folder.write_request(request)
-            run = JobRun(request, home, place, services, plugin=plugin, new_executor=new_executor)
+            before = None if services.is_detached else PreviousRun.of(location.folder)
+            location.folder.write_request(request)
+            run = JobRun(
+                request, home, location, services, plugin=plugin, new_executor=new_executor
+            )
             with run.listeners:
                 return _run(run)
     except BicycleError:
@@ -109,7 +111,7 @@ def _drive(run: JobRun) -> JobSummary:
     4. Run epochs until the input ends or a stop is requested, then publish everything.
     """
     with contextlib.ExitStack() as cleanup:
-        cleanup.callback(offer_stacks(run.place.folder.stacks_path))
+        cleanup.callback(offer_stacks(run.location.folder.stacks_path))
         cleanup.enter_context(run.watchdog)
         cleanup.enter_context(run.phases.work("starting or ending"))
         cleanup.enter_context(run.outages.reporting())
@@ -125,7 +127,7 @@ def _drive(run: JobRun) -> JobSummary:
         setup, final = run_to_end(run, Epochs(run), setup, bundle)
     run.progress.enter(final)
     summary = summarize(
-        run.progress.status, setup, place=run.place, request=run.request,
+        run.progress.status, setup, location=run.location, request=run.request,
         was_aborted=run.services.stop.was_aborted,
     )  # fmt: skip
     run.log(

@@ -80,7 +80,7 @@ class Epochs:
             run.note_stop()
             return JobState.STOPPED
         reading = ReadingWatch(
-            run.place.storage, run.progress, clock=run.services.clock, on_wait=run.watchdog.allow
+            run.location.storage, run.progress, clock=run.services.clock, on_wait=run.watchdog.allow
         )
         try:
             with self._recover(setup) as loop, reading:
@@ -121,7 +121,7 @@ class Epochs:
                 console=services.console,
                 on_epoch=run.progress.take_epoch,
                 fence=run.lease,
-                followed=partial(followed_epoch, run.place.folder),
+                followed=partial(followed_epoch, run.location.folder),
                 on_publishing=run.progress.take_publishing,
                 wake=services.stop.wake,
                 on_loaded=lambda done, total: run.phases.take_loaded(
@@ -187,13 +187,13 @@ class Epochs:
         run = self._run
         assert run.loop is not None
         done = rescale(run.loop, rescale_request(facts), run.services.clock)
-        run.request = request_rescaled(run.request, done, run.place.folder)
+        run.request = request_rescaled(run.request, done, run.location.folder)
         run.progress.take_parallelisms(done.new)
         run.log("job_rescaled", epoch=done.epoch, pause_ms=done.pause_ms, parallelism=done.new)
         return done.to_json()
 
     def _replay_letters(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        return replay_asked(self._run.loop, self._run.place, self._run.request, facts)
+        return replay_asked(self._run.loop, self._run.location, self._run.request, facts)
 
     def _begin_draining(self, _: Mapping[str, Any]) -> dict[str, Any]:
         self._is_draining = True

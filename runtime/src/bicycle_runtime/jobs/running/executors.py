@@ -14,7 +14,7 @@ from bicycle_runtime.engine.errors import SparkStartKilledError
 from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.settings import default_master
-from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
@@ -23,7 +23,7 @@ from bicycle_runtime.jobs.running.services import DriverExecutor
 __all__ = ["JobExecutor", "MakeExecutor", "master_of"]
 
 T = TypeVar("T")
-MakeExecutor = Callable[[JobRequest, Home, JobPlace], DriverExecutor]  # One for each start.
+MakeExecutor = Callable[[JobRequest, Home, JobLocation], DriverExecutor]  # One for each start.
 _HANG_UP_S = 1.0
 
 

@@ -7,7 +7,7 @@ import os
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import GuaranteeStatus, JobStatus
 
@@ -20,7 +20,7 @@ def first_status(
     former: JobStatus | None,
     *,
     request: JobRequest,
-    place: JobPlace,
+    location: JobLocation,
     supervisor: tuple[int, int],
     is_detached: bool,
     now_ms: int,
@@ -30,7 +30,7 @@ def first_status(
     Args:
         former: That of the driver in whose place this one was started; None for a new run.
         request: The job.
-        place: Where it lives.
+        location: Where it lives.
         supervisor: Process id and start time of the supervisor; zeros without one.
         is_detached: Whether it was submitted.
         now_ms: When a new run begins.
@@ -38,11 +38,11 @@ def first_status(
     status = former
     if status is None:
         status = JobStatus(
-            id=place.folder.id,
-            job=place.job,
+            id=location.folder.id,
+            job=location.job,
             plugin=request.options.plugin,
             is_detached=is_detached,
-            checkpoint=place.storage.url,
+            checkpoint=location.storage.url,
             master=request.options.master or "",
             started_ms=now_ms,
         )

@@ -20,7 +20,7 @@ from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE
 from bicycle_runtime.jobs.errors import StalledError
-from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import JobEnvironment
 from bicycle_runtime.jobs.running.executors import JobExecutor, MakeExecutor
@@ -59,41 +59,41 @@ class JobRun:
     """
 
     def __init__(
-        self, request: JobRequest, home: Home, place: JobPlace, services: DoorServices,
+        self, request: JobRequest, home: Home, location: JobLocation, services: DoorServices,
         *, plugin: JobEnvironment, new_executor: MakeExecutor,
     ) -> None:  # fmt: skip
         self.request = request
         self.plugin = plugin
-        self.place = place
+        self.location = location
         self.services = services
         self.loop: EpochLoop | None = None
         self.is_bounded = False
         status = first_status(
-            services.former, request=request, place=place, supervisor=services.supervisor,
+            services.former, request=request, location=location, supervisor=services.supervisor,
             is_detached=services.is_detached, now_ms=services.clock.now_ms(),
         )  # fmt: skip
-        self.listeners = installed_listeners(place.job)
+        self.listeners = installed_listeners(location.job)
         self.progress = Progress(
-            status, folder=place.folder, clock=services.clock, listener=services.listener,
+            status, folder=location.folder, clock=services.clock, listener=services.listener,
             hot_key_percent=request.hot_key_percent, listeners=self.listeners,
         )  # fmt: skip
-        self.inbox = Inbox(place.folder.path, tried_once=frozenset({RESCALE}))
+        self.inbox = Inbox(location.folder.path, tried_once=frozenset({RESCALE}))
         self.savepoints = RunningSavepoints(
-            place.storage, job=place.job, clock=services.clock,
+            location.storage, job=location.job, clock=services.clock,
             signer=partial(signer, home, request.options.savepoint_key),
         )  # fmt: skip
         steps = WatchdogSteps(let_go=self.abort, end=self._end_stalled)
-        self.watchdog = Watchdog(steps, clock=services.clock, job=place.job)
-        self.phases = Phases(self.watchdog, self.progress, request.options, place)
+        self.watchdog = Watchdog(steps, clock=services.clock, job=location.job)
+        self.phases = Phases(self.watchdog, self.progress, request.options, location)
         self.executor = JobExecutor(
-            lambda: new_executor(self.request, home, place),
+            lambda: new_executor(self.request, home, location),
             progress=self.progress, phases=self.phases,
         )  # fmt: skip
         self.outages = StorageOutages(
-            place.storage, progress=self.progress, stop=services.stop, phases=self.phases
+            location.storage, progress=self.progress, stop=services.stop, phases=self.phases
         )
         self.lease = Lease(
-            place.storage, job=place.job, clock=services.clock, source=services.source,
+            location.storage, job=location.job, clock=services.clock, source=services.source,
             beat_ms=request.options.lease_beat_ms,
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ class JobRun:
             self.progress.enter(JobState.STOPPED)
 
     def _note_stuck(self, others: Sequence[ProcessStacks] = ()) -> None:
-        stacks = self.place.folder.stacks_path
+        stacks = self.location.folder.stacks_path
         self.progress.take_stuck(stuck_threads(stacks, driver_pid=os.getpid(), others=others))
 
     def fail(self, error: BicycleError) -> BicycleError:
@@ -139,7 +139,7 @@ class JobRun:
 
     def log(self, event: str, **fields: Any) -> None:
         """Log an event of the job."""
-        log_event(_LOG, event, job=self.place.job, **fields)
+        log_event(_LOG, event, job=self.location.job, **fields)
 
     def _end_stalled(self, error: StalledError) -> None:
         """End this process, in which nothing moves any more; a supervisor starts another."""

@@ -178,7 +178,7 @@ class Listeners:
         made = [
             (offer, part)
             for offer in self._offers
-            for part in [self._guard(offer, partial(_make, offer.place))]
+            for part in [self._guard(offer, partial(_make, offer.location))]
             if part is not None
         ]
         while (item := self._waiting.get()) is not None:
@@ -219,8 +219,8 @@ def installed_listeners(job: str) -> Listeners:
     return Listeners(job, offers)
 
 
-def _make(place: str) -> Any:
-    return resolve_name(place)()
+def _make(location: str) -> Any:
+    return resolve_name(location)()
 
 
 def _call(part: Any, method: str, *arguments: Any) -> None:

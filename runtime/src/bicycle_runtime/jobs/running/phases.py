@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from bicycle_runtime.engine.spark.settings import is_embedded
-from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import LEASE_BEAT_MS_MAX, JobOptions
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog
@@ -24,29 +24,29 @@ class Phases:
         watchdog: Ends phases without progress.
         progress: Shows it.
         options: How long it is waited.
-        place: The job.
+        location: The job.
     """
 
     def __init__(
-        self, watchdog: Watchdog, progress: Progress, options: JobOptions, place: JobPlace
+        self, watchdog: Watchdog, progress: Progress, options: JobOptions, location: JobLocation
     ) -> None:
         self._watchdog = watchdog
         self._progress = progress
         self._options = options
-        self._place = place
+        self._location = location
         self._loaded = (0, 0)
 
     def work(self, name: str) -> AbstractContextManager[None]:
         """Return the phase of work for the job as a whole."""
         timeout_ms = self._options.watchdog_timeout_ms
-        return self._watchdog.phase(name, self._place.job, timeout_ms=timeout_ms)
+        return self._watchdog.phase(name, self._location.job, timeout_ms=timeout_ms)
 
     def taking_over(self) -> AbstractContextManager[None]:
         """Take the job's lease, whose former holder may have to be watched for some beats."""
         timeout_ms = self._options.watchdog_timeout_ms
         wait_ms = WATCH_BEATS * LEASE_BEAT_MS_MAX  # It may have beats of another length.
         return self._watchdog.phase(
-            "taking over", self._place.storage.url, timeout_ms=_longer(timeout_ms, wait_ms)
+            "taking over", self._location.storage.url, timeout_ms=_longer(timeout_ms, wait_ms)
         )
 
     def epoch(self, number: int) -> AbstractContextManager[None]:
@@ -55,11 +55,11 @@ class Phases:
 
     def copying(self) -> AbstractContextManager[None]:
         """Return the phase of a copy, without a timeout."""
-        return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
+        return self._watchdog.phase("copying", self._location.storage.url, timeout_ms=0)
 
     def waiting(self) -> AbstractContextManager[None]:
         """Wait on purpose."""
-        return self._watchdog.phase("waiting", self._place.job, timeout_ms=0)
+        return self._watchdog.phase("waiting", self._location.job, timeout_ms=0)
 
     @contextlib.contextmanager
     def step_of_start(self, name: str, target: str) -> Iterator[None]:
@@ -73,7 +73,7 @@ class Phases:
 
     def beginning(self) -> AbstractContextManager[None]:
         """Return the phase that recovers the last sealed epoch, or begins without one."""
-        storage = self._place.storage
+        storage = self._location.storage
         name = "recovering" if EpochHistory(storage).epochs() else "starting with empty state"
         return self.step_of_start(name, storage.url)
 
@@ -91,7 +91,7 @@ class Phases:
             # Once all is loaded functions run, which may be slow.
             timeout_ms = self._epoch_timeout_ms if is_done else self._start_timeout_ms
             self._watchdog.beat(timeout_ms=timeout_ms)
-        self._progress.advance(self._place.storage.url, done, total, unit="bytes")
+        self._progress.advance(self._location.storage.url, done, total, unit="bytes")
 
     @property
     def _start_timeout_ms(self) -> int:

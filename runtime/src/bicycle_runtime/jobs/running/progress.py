@@ -34,7 +34,7 @@ from bicycle_runtime.jobs.status import (
     WaitingOutput,
     write_status,
 )
-from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
+from bicycle_runtime.jobs.supervision.restarts import add_failure_note, position_of
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts, date_failures
 from bicycle_runtime.recovery.manifest import Manifest
@@ -181,7 +181,7 @@ class Progress:
         status = self.status
         status.restarts = add_failure_note(
             status.restarts, error, now_ms=self._clock.now_ms(),
-            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms, place=place_of(error),
+            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms, position=position_of(error),
         )  # fmt: skip
         if delay_ms is not None:
             status.restart_count += 1
@@ -315,7 +315,7 @@ class Progress:
         if counts.blocked and not total.blocked:
             log_event(
                 _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
-                operator=uid, place=counts.blocked_at, blocked_ms=counts.blocked_ms,
+                operator=uid, location=counts.blocked_at, blocked_ms=counts.blocked_ms,
             )  # fmt: skip
 
     def _tell_failures(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
@@ -337,10 +337,10 @@ class Progress:
         skew.add_keys(stats.keys[uid])
         total.hot_keys = skew.hot_keys()
         for hot in total.hot_keys:
-            place = (uid, hot.key)
+            operator_key = (uid, hot.key)
             is_hot = parallelism > 1 and hot.share * 100 >= self._hot_key_percent
-            if is_hot and place not in self._told and len(self._told) < _HOT_KEYS_TOLD_MAX:
-                self._told.add(place)
+            if is_hot and operator_key not in self._told and len(self._told) < _HOT_KEYS_TOLD_MAX:
+                self._told.add(operator_key)
                 log_event(
                     _LOG, "hot_key", level=logging.WARNING, job=self.status.job, operator=uid,
                     key=hot.key, share=hot.share,

@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.supervision.restarts import (
     Restarts,
     fails_again,
     may_pass,
-    place_of,
+    position_of,
 )
 from bicycle_sdk.errors import BicycleError
 
@@ -116,14 +116,16 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
         and restarts.is_default
         and fails_again(error, status.restarts, epoch=status.epoch)
     )
-    delay_ms = None if is_hopeless else restarts.delay_ms(epoch=status.epoch, place=place_of(error))
+    delay_ms = (
+        None if is_hopeless else restarts.delay_ms(epoch=status.epoch, position=position_of(error))
+    )
     if stop.is_set:
         return True
     run.progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
     if delay_ms is None:
         return True
     log_event(
-        _LOG, "job_restarting", level=logging.WARNING, job=run.place.job, error=error,
+        _LOG, "job_restarting", level=logging.WARNING, job=run.location.job, error=error,
         delay_ms=delay_ms, attempt=restarts.used_count,
     )  # fmt: skip
     if not isinstance(error, OF_FUNCTIONS):
@@ -139,7 +141,7 @@ def _wait_for_files(run: JobRun, error: BaseException) -> bool:
     The epoch that met the lack was not sealed.
     """
     log_event(
-        _LOG, "open_files_awaited", level=logging.WARNING, job=run.place.job,
+        _LOG, "open_files_awaited", level=logging.WARNING, job=run.location.job,
         open_files_max=open_files_max(), reason=f"{type(error).__name__}: {error}",
     )  # fmt: skip
     with run.phases.waiting():

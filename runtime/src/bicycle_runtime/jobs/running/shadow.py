@@ -17,7 +17,7 @@ from bicycle_runtime.engine.replay.rereading import rereaders
 from bicycle_runtime.engine.replay.shadow_loop import ShadowLoop
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
@@ -56,7 +56,7 @@ def follow_job(
     Raises:
         BicycleError: the version cannot follow the job, which is noted, too.
     """
-    note.place = attempt_id(source=services.source)
+    note.attempt = attempt_id(source=services.source)
     write_shadow(folder, note)
     try:
         _follow(note, folder, home, services, executor=executor, is_over=is_over)
@@ -73,23 +73,23 @@ def _follow(
     request = JobRequest.from_json(note.request)
     # 1. Load the version that follows.
     plugin = find_plugin(request.options, home)
-    place = place_job(request.options, home, clock=services.clock, source=services.source)
-    place = dataclasses.replace(place, folder=folder)
+    location = locate_job(request.options, home, clock=services.clock, source=services.source)
+    location = dataclasses.replace(location, folder=folder)
     bundle = extract(plugin.ref, request.params)
     plugin.enter()
-    bundle = with_operator_ids(bundle, last_operator_ids(place.storage))
-    setup = prepare_job_setup(bundle, request, place)
+    bundle = with_operator_ids(bundle, last_operator_ids(location.storage))
+    setup = prepare_job_setup(bundle, request, location)
     executor.ship(plugin.shipment(bundle))
     # 2. Fork the job: its newest published epoch begins the shadow.
-    storage = folder_of(place.storage, f"{SHADOW}/{note.place}")
-    begun = fork(place.storage, storage, job=place.job)
+    storage = folder_of(location.storage, f"{SHADOW}/{note.attempt}")
+    begun = fork(location.storage, storage, job=location.job)
     note.first = note.epoch = begun.epoch
     loop = ShadowLoop(
-        dataclasses.replace(setup, storage=storage), place.storage, rereaders(setup), executor,
-        options=request.engine_options(setup.graph), run_id=note.place, clock=services.clock,
+        dataclasses.replace(setup, storage=storage), location.storage, rereaders(setup), executor,
+        options=request.engine_options(setup.graph), run_id=note.attempt, clock=services.clock,
     )  # fmt: skip
     # 3. Follow it epoch by epoch, and note how far.
-    log_event(_LOG, "shadow_begun", job=place.job, epoch=loop.epoch)
+    log_event(_LOG, "shadow_begun", job=location.job, epoch=loop.epoch)
     is_told, pause = _note(folder, note), threading.Event()
     while is_told and not is_over():
         if loop.step():
@@ -98,13 +98,13 @@ def _follow(
         else:
             executor.rest()
             pause.wait(_POLL_S)
-    log_event(_LOG, "shadow_over", job=place.job, epoch=loop.epoch)
+    log_event(_LOG, "shadow_over", job=location.job, epoch=loop.epoch)
 
 
 def _note(folder: JobFolder, note: ShadowNote) -> bool:
     """Write the shadow's progress; return False when its note is gone or replaced."""
     known = read_shadow(folder)
-    if known is None or known.place != note.place:
+    if known is None or known.attempt != note.attempt:
         return False
     write_shadow(folder, note)
     return True

@@ -11,7 +11,7 @@ from typing import IO
 from bicycle_runtime.base.stacks import STACKS_VARIABLE
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.engine.spark.settings import is_embedded
-from bicycle_runtime.jobs.home import Home, JobPlace, place_job
+from bicycle_runtime.jobs.home import Home, JobLocation, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
@@ -34,10 +34,10 @@ class WarmExecutor:
     """
 
     def __init__(self, request: JobRequest, home: Home, services: DoorServices) -> None:
-        place = place_job(request.options, home, clock=services.clock, source=services.source)
+        location = locate_job(request.options, home, clock=services.clock, source=services.source)
         self._errors = services.worker_log
         self._first: SparkExecutor | None = _spark_executor(
-            request, home, place, errors=self._errors
+            request, home, location, errors=self._errors
         )
 
     @property
@@ -59,27 +59,27 @@ class WarmExecutor:
         if self._first is not None:
             self._first.stop()
 
-    def __call__(self, request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
+    def __call__(self, request: JobRequest, home: Home, location: JobLocation) -> DriverExecutor:
         """Return the executor for one start of the job."""
         found, self._first = self._first, None
-        return found or _spark_executor(request, home, place, errors=self._errors)
+        return found or _spark_executor(request, home, location, errors=self._errors)
 
 
 def _spark_executor(
-    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
+    request: JobRequest, home: Home, location: JobLocation, *, errors: IO[bytes] | None
 ) -> SparkExecutor:
     """Return Spark for one start of a job; worker output goes to ``errors``."""
     return SparkExecutor(
         master_of(request),
-        settings={**_offered_stacks(master_of(request), place), **request.spark},
+        settings={**_offered_stacks(master_of(request), location), **request.spark},
         cache_dir=home.cache_dir,
-        job=place.job,
+        job=location.job,
         cluster_timeout_ms=request.options.cluster_timeout_ms,
         errors=errors,
     )
 
 
-def _offered_stacks(master: str, place: JobPlace) -> dict[str, str]:
+def _offered_stacks(master: str, location: JobLocation) -> dict[str, str]:
     """Return the setting that makes local workers write their stacks on request."""
-    folder = str(place.folder.stacks_path)
+    folder = str(location.folder.stacks_path)
     return {f"spark.executorEnv.{STACKS_VARIABLE}": folder} if is_embedded(master) else {}

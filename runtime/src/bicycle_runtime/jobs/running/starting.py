@@ -22,7 +22,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer, require_identity
 from bicycle_runtime.jobs.control.previous_run import require_checkpoint
-from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.graph_changes import (
     require_parallelism,
@@ -85,9 +85,9 @@ def _prove_storage(run: JobRun) -> None:
     3. The directory of a first start is made.
     4. Of several creators of an object one wins.
     """
-    storage = run.place.storage
+    storage = run.location.storage
     # 1. A start in place of another driver finds the epochs that the other one sealed.
-    require_checkpoint(run.place, run.services.former, is_again=True)
+    require_checkpoint(run.location, run.services.former, is_again=True)
     # 2. Epochs have their identity file.
     require_identity(storage)
     # 3. The directory of a first start is made.
@@ -106,14 +106,16 @@ def extract_job(run: JobRun) -> JobBundle:
     run.plugin.enter()  # Its types decide whether the state fits.
     with run.phases.copying():
         _take_over_shadow(run)
-        run.request = adopt_starting_point(run.request, run.place, bundle, clock=run.services.clock)
-    return with_operator_ids(bundle, last_operator_ids(run.place.storage))
+        run.request = adopt_starting_point(
+            run.request, run.location, bundle, clock=run.services.clock
+        )
+    return with_operator_ids(bundle, last_operator_ids(run.location.storage))
 
 
 def plan_job(run: JobRun, bundle: JobBundle) -> JobSetup:
     """Plan the next start of the job, create its connectors, and show its guarantee."""
     run.executor.ship(run.plugin.shipment(bundle))
-    setup = prepare_job_setup(bundle, run.request, run.place)
+    setup = prepare_job_setup(bundle, run.request, run.location)
     take_setup(run.progress.status, setup)
     run.progress.status.java_pid = run.executor.java_pid
     return setup
@@ -121,10 +123,10 @@ def plan_job(run: JobRun, bundle: JobBundle) -> JobSetup:
 
 def _extract_beside_java(run: JobRun) -> JobBundle:
     name, executor = run.plugin.ref.name, run.executor
-    has_run = bool(EpochHistory(run.place.storage).epochs())
+    has_run = bool(EpochHistory(run.location.storage).epochs())
     # A driver in the place of a dead one has work, and every second counts.
-    is_in_place = not run.is_first and not run.services.only_settles
-    executor.is_deferred = has_run and not is_in_place
+    replaces_driver = not run.is_first and not run.services.only_settles
+    executor.is_deferred = has_run and not replaces_driver
     if executor.is_deferred:
         with run.phases.step_of_start("extracting the plugin", name):
             return _extract(run)
@@ -138,18 +140,18 @@ def _extract(run: JobRun) -> JobBundle:
         return extract(run.plugin.ref, run.request.params)
     except ParameterError:
         # It may be a secret that was written where a reference to it belongs.
-        run.place.folder.write_request(dataclasses.replace(run.request, params={}))
+        run.location.folder.write_request(dataclasses.replace(run.request, params={}))
         raise
 
 
 def adopt_starting_point(
-    request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clock
+    request: JobRequest, location: JobLocation, bundle: JobBundle, *, clock: Clock
 ) -> JobRequest:
     """Put the epoch that a job is to begin with into its place, if it fits the job.
 
     Args:
         request: The request of the run.
-        place: The job, whose locks and lease are held.
+        location: The job, whose locks and lease are held.
         bundle: The bundle of the next run; this process can load its functions.
         clock: Measures whether the job of the epoch still runs.
 
@@ -165,28 +167,30 @@ def adopt_starting_point(
             nothing was changed.
     """
     if request.options.from_ is None:
-        refuse_unfinished_restore(place.storage)
+        refuse_unfinished_restore(location.storage)
         return request
     origin = open_origin(request.options.from_)
-    if is_adopted(origin, place.storage):  # By a start that came no further.
-        refuse_unfinished_restore(place.storage)
+    if is_adopted(origin, location.storage):  # By a start that came no further.
+        refuse_unfinished_restore(location.storage)
     else:
-        _begin(origin, request, place, bundle, clock=clock)
+        _begin(origin, request, location, bundle, clock=clock)
     options = dataclasses.replace(request.options, from_=None)
     kept = dataclasses.replace(request, options=options)
-    place.folder.write_request(kept)
+    location.folder.write_request(kept)
     log_event(
-        _LOG, "job_begun_with", job=place.job, epoch=origin.manifest.epoch,
+        _LOG, "job_begun_with", job=location.job, epoch=origin.manifest.epoch,
         origin=origin.storage.url,
     )  # fmt: skip
     return kept
 
 
 def _begin(
-    origin: Origin, request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clock
+    origin: Origin, request: JobRequest, location: JobLocation, bundle: JobBundle, *, clock: Clock
 ) -> None:
-    setup = plan_job_setup(with_operator_ids(bundle, origin.manifest.operator_ids), request, place)
-    job, allows_dropped = place.job, setup.allows_dropped_state
+    setup = plan_job_setup(
+        with_operator_ids(bundle, origin.manifest.operator_ids), request, location
+    )
+    job, allows_dropped = location.job, setup.allows_dropped_state
     refuse_newer_connectors(origin.manifest, setup.sources, setup.sinks, job)
     refuse_lost_state(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
     initial_state_metadata(
@@ -204,16 +208,16 @@ def _begin(
             )  # fmt: skip
             sink.check(services, origin.manifest.sinks.get(uid, {}))
 
-    begin_with(origin, place.storage, job=job, clock=clock, look=check_outputs)
+    begin_with(origin, location.storage, job=job, clock=clock, look=check_outputs)
 
 
 def _take_over_shadow(run: JobRun) -> None:
     """Continue with the state of the job's shadow if this version has followed it."""
-    note = read_shadow(run.place.folder)
-    if note is None or not note.place or run.services.only_settles or not note.is_of(run.request):
+    note = read_shadow(run.location.folder)
+    if note is None or not note.attempt or run.services.only_settles or not note.is_of(run.request):
         return
-    storage = run.place.storage
-    shadow = folder_of(storage, f"{SHADOW}/{note.place}")
+    storage = run.location.storage
+    shadow = folder_of(storage, f"{SHADOW}/{note.attempt}")
     epoch = hand_over(shadow, storage, require_lease=run.lease.require)
     run.log("shadow_taken_over" if epoch else "shadow_not_taken_over", epoch=epoch)
 
@@ -222,24 +226,24 @@ def _unheard(_line: str) -> None:
     """Ignore a line for people; nothing that prints lines runs yet."""
 
 
-def prepare_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+def prepare_job_setup(bundle: JobBundle, request: JobRequest, location: JobLocation) -> JobSetup:
     """Plan the job as ``plan_job_setup`` does, for its own checkpoint.
 
     Raises:
         CHECKPOINT_VERSION_UNKNOWN: a newer version wrote that.
         BicycleError: see ``plan_job_setup``.
     """
-    refuse_newer(place.storage)
-    return plan_job_setup(bundle, request, place)
+    refuse_newer(location.storage)
+    return plan_job_setup(bundle, request, location)
 
 
-def plan_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+def plan_job_setup(bundle: JobBundle, request: JobRequest, location: JobLocation) -> JobSetup:
     """Plan the job and create its connectors; nothing is opened or written.
 
     Args:
         bundle: The plugin's bundle.
         request: The changes to it.
-        place: Where the job is kept.
+        location: Where the job is kept.
 
     Raises:
         BicycleError: the graph cannot run so, or a connector's settings are wrong.
@@ -252,10 +256,10 @@ def plan_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> J
     require_parallelism(bundle.graph, options.parallelism)
     setup = prepare_job(
         bundle,
-        job_id=place.job,
-        storage=place.storage,
+        job_id=location.job,
+        storage=location.storage,
         parallelism=options.parallelism,
         parallelisms=request.parallelisms,
-        dead_letters_dir=place.dead_letters_dir,
+        dead_letters_dir=location.dead_letters_dir,
     )
     return dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import MetricValues
@@ -27,7 +27,7 @@ class OutputSummary:
 
     operator: str
     connector: str
-    place: str
+    target: str
     record_count: int
 
 
@@ -86,7 +86,7 @@ def summarize(
     status: JobStatus,
     setup: JobSetup,
     *,
-    place: JobPlace,
+    location: JobLocation,
     request: JobRequest,
     was_aborted: bool,
 ) -> JobSummary:
@@ -96,7 +96,7 @@ def summarize(
     dead_letter_count = failed[ErrorAction.DEAD_LETTER]
     # It continues with its own checkpoint, whatever it began with.
     command = request.command_words(
-        "run", name=place.job, checkpoint_dir=place.checkpoint_dir, from_=None
+        "run", name=location.job, checkpoint_dir=location.checkpoint_dir, from_=None
     )
     if request.options.checkpoint_dir is not None and request.options.name is None:
         command = request.command_words("run", from_=None)
@@ -115,7 +115,7 @@ def summarize(
         outputs=tuple(_outputs(setup, status)),
         skipped_count=failed[ErrorAction.SKIP],
         dead_letter_count=dead_letter_count,
-        dead_letters=place.dead_letters_dir if dead_letter_count else None,
+        dead_letters=location.dead_letters_dir if dead_letter_count else None,
         dropped_count=status.dropped_count,
         late_count=sum(operator.late for operator in status.operators.values()),
         metrics={
@@ -224,7 +224,7 @@ def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
         OutputSummary(
             operator=vertex.id,
             connector=vertex.details["connector"]["connector_type"],
-            place=_place(vertex),
+            target=_target(vertex),
             record_count=found.records_in - found.failed,
         )
         for vertex in setup.graph.vertices
@@ -233,7 +233,7 @@ def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
     ]
 
 
-def _place(vertex: Vertex) -> str:
+def _target(vertex: Vertex) -> str:
     properties = vertex.details["connector"].get("properties", {})
     for name in ("path", "topic"):
         if name in properties:

@@ -158,7 +158,7 @@ def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[Savepoint
         storage: Checkpoint storage of the job, or any place.
         is_job: Look only where the job's own ones are.
     """
-    found = [_entry(place) for place in savepoints_below(storage, SAVEPOINTS if is_job else "")]
+    found = [_entry(folder) for folder in savepoints_below(storage, SAVEPOINTS if is_job else "")]
     return sorted(found, key=lambda entry: (-entry.created_ms, entry.url))
 
 
@@ -350,7 +350,7 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
     try:
         # If no lock was ever taken, no lock file is made.
         if isinstance(storage, LocalStorage) and storage.exists("lock"):
-            lock = FileLock(storage.local_path("lock"), job=job, place=storage.url)
+            lock = FileLock(storage.local_path("lock"), job=job, location=storage.url)
             locks.enter_context(lock)
         Lease(storage, job=job, clock=clock, source=system_random()).refuse_holder()
     except JobRunningError as error:
@@ -371,7 +371,7 @@ def _hold(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iter
     """
     folder = home.folder(status.id)
     with (
-        FileLock(folder.lock_path, job=folder.id, place=str(folder.path)),
+        FileLock(folder.lock_path, job=folder.id, location=str(folder.path)),
         _lock(storage, job=status.job, clock=clock),
     ):
         yield
@@ -383,7 +383,7 @@ def _lock(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
     with ExitStack() as locks:
         if isinstance(storage, LocalStorage):
             path = storage.local_path("lock")
-            locks.enter_context(FileLock(path, job=job, place=storage.url))
+            locks.enter_context(FileLock(path, job=job, location=storage.url))
         lease = Lease(storage, job=job, clock=clock, source=system_random())
         # The job that takes it over removes nothing that the copy needs until it has sealed epochs.
         locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
@@ -402,16 +402,16 @@ def _last_epoch(storage: Storage, *, job: str) -> int:
     return last.epoch
 
 
-def _entry(place: Storage) -> SavepointEntry:
-    name = place.url.rstrip("/").rpartition("/")[2]
+def _entry(folder: Storage) -> SavepointEntry:
+    name = folder.url.rstrip("/").rpartition("/")[2]
     try:
-        savepoint = read_savepoint(place)
+        savepoint = read_savepoint(folder)
     except SavepointUnfinishedError:
-        return SavepointEntry(url=place.url, name=name, problem="it is incomplete")
+        return SavepointEntry(url=folder.url, name=name, problem="it is incomplete")
     except SavepointFormatError as error:
-        return SavepointEntry(url=place.url, name=name, problem=error.facts["problem"])
+        return SavepointEntry(url=folder.url, name=name, problem=error.facts["problem"])
     fields = {name: getattr(savepoint, name) for name in _SHOWN}
-    return SavepointEntry(url=place.url, **fields)
+    return SavepointEntry(url=folder.url, **fields)
 
 
 _SHOWN = (

@@ -28,7 +28,6 @@ from bicycle_runtime.operators.errors import (
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
-    TaskMemoryError,
 )
 from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.state.errors import StateFileError
@@ -37,7 +36,7 @@ from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 __all__ = [
     "HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "fails_again", "may_pass",
-    "place_of",
+    "position_of",
 ]  # fmt: skip
 
 # Met by opening functions again on the same Spark.
@@ -47,7 +46,7 @@ OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 _RESTARTABLE = (
     *OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
-    *(StalledError, StateFileError, TaskMemoryError),
+    *(StalledError, StateFileError),
 )
 
 # Built-in exceptions that may pass by themselves; the others are mistakes of code or of input.
@@ -98,7 +97,7 @@ class Restarts:
         self._delay_max_ms = max(delay_max_ms, strategy.delay_ms)
         self._source = source
         self._epoch = -1
-        self._places: Counter[str] = Counter()
+        self._positions: Counter[str] = Counter()
         self.used_count = 0
 
     @classmethod
@@ -115,27 +114,29 @@ class Restarts:
         """Count the earlier attempts, of this process or another one."""
         if history:
             self._epoch, self.used_count = history[-1].epoch, history[-1].attempt
-            self._places = Counter(note.place for note in history if note.place is not None)
+            self._positions = Counter(
+                note.position for note in history if note.position is not None
+            )
 
-    def delay_ms(self, *, epoch: int, place: str | None = None) -> int | None:
+    def delay_ms(self, *, epoch: int, position: str | None = None) -> int | None:
         """Return how long to wait before the next start; None when the job has to fail.
 
         The first restart comes at once: most errors have passed by then.
 
         Args:
             epoch: The last sealed epoch; progress since the last failure refills the attempts.
-            place: The record on which a function failed, where it is known. Its attempts are not
+            position: The record on which a function failed, where it is known. Its attempts are not
                 refilled: other sources may make progress beside it.
         """
         strategy = self._strategy
         if epoch > self._epoch:
             self._epoch, self.used_count = epoch, 0
-        tried_count = max(self.used_count, 0 if place is None else self._places[place])
+        tried_count = max(self.used_count, 0 if position is None else self._positions[position])
         if strategy.kind is RestartKind.NONE or tried_count >= strategy.max_attempts:
             return None
         self.used_count += 1
-        if place is not None:
-            self._places[place] += 1
+        if position is not None:
+            self._positions[position] += 1
         if tried_count == 0:
             return 0
         if strategy.kind is RestartKind.EXPONENTIAL_BACKOFF:
@@ -167,7 +168,7 @@ def add_failure_note(
     epoch: int,
     attempt: int,
     delay_ms: int | None,
-    place: str | None = None,
+    position: str | None = None,
 ) -> list[RestartNote]:
     """Return the history with one more failure; very long ones lose the oldest.
 
@@ -178,7 +179,7 @@ def add_failure_note(
         epoch: The last sealed epoch.
         attempt: How many restarts were used since it.
         delay_ms: How long the wait is; None when the job is not started again.
-        place: The record on which a function failed, where it is known.
+        position: The record on which a function failed, where it is known.
     """
     note = RestartNote(
         time_ms=now_ms,
@@ -187,7 +188,7 @@ def add_failure_note(
         epoch=epoch,
         attempt=attempt,
         delay_ms=delay_ms,
-        place=place,
+        position=position,
         operator=error.facts.get("operator"),
         subtask=error.facts.get("subtask"),
     )
@@ -225,15 +226,15 @@ def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: i
         return False
     if isinstance(kinds[0], type):
         return kinds[0] is not Exception
-    place = place_of(error)
-    return place is not None and place == last.place and _OUTAGE.search(name) is None
+    position = position_of(error)
+    return position is not None and position == last.position and _OUTAGE.search(name) is None
 
 
-def place_of(error: BicycleError) -> str | None:
+def position_of(error: BicycleError) -> str | None:
     """Return the record on which a function failed; None if only a span is known."""
     facts = error.facts
-    place = [facts.get(name) for name in ("operator", "source", "shard", "offset")]
-    if None in place or facts.get("end_offset") is not None:
+    position = [facts.get(name) for name in ("operator", "source", "shard", "offset")]
+    if None in position or facts.get("end_offset") is not None:
         return None
-    operator, source, shard, offset = place
+    operator, source, shard, offset = position
     return f"{operator}: {source} {shard} {offset}"

@@ -167,7 +167,7 @@ class Supervisor:
 
     def _replace(self, status: JobStatus) -> None:
         """Write the status, unless another driver holds the job by now."""
-        lock = FileLock(self._folder.lock_path, job=status.job, place=str(self._folder.path))
+        lock = FileLock(self._folder.lock_path, job=status.job, location=str(self._folder.path))
         with contextlib.suppress(JobRunningError), lock:
             write_status(self._folder.status_path, status)
 

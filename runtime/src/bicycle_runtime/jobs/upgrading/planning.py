@@ -20,7 +20,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.jobs.errors import BLUE_GREEN_REFUSED
-from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
 from bicycle_runtime.jobs.options import JobRequest
@@ -71,23 +71,25 @@ def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, 
     Raises:
         BLUE_GREEN_REFUSED: it does not, or cannot.
     """
-    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
-    setup = plan_job_setup(bundle, request, place)
+    location = locate_job(request.options, home, clock=SystemClock(), source=system_random())
+    setup = plan_job_setup(bundle, request, location)
     graph = origin.graph()
     if graph is None:
-        raise BLUE_GREEN_REFUSED(job=place.job, reason="its last epoch does not contain its graph")
+        raise BLUE_GREEN_REFUSED(
+            job=location.job, reason="its last epoch does not contain its graph"
+        )
     own, known = _connectors(setup.graph), _connectors(JobGraph.from_json(json.dumps(graph)))
     for uid in sorted(own.keys() | known.keys()):
         if uid not in own or uid not in known:
             who = "the new version" if uid not in own else "the current version"
-            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"{who} has no source {uid!r}")
+            raise BLUE_GREEN_REFUSED(job=location.job, reason=f"{who} has no source {uid!r}")
         if own[uid] != known[uid]:
-            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"source {uid!r} reads other input")
+            raise BLUE_GREEN_REFUSED(job=location.job, reason=f"source {uid!r} reads other input")
     try:
         rereaders(setup)
     except Exception as error:
         reason = f"a source cannot be read while the job reads it: {error}"
-        raise BLUE_GREEN_REFUSED(job=place.job, reason=reason) from error
+        raise BLUE_GREEN_REFUSED(job=location.job, reason=reason) from error
 
 
 def _connectors(graph: JobGraph) -> dict[str, Any]:

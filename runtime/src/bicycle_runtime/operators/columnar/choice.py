@@ -134,7 +134,7 @@ def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
     columns: list[FieldColumn] = []
     selectors: dict[int, Any] = {}  # by the place of the first aggregate that has it
     values: dict[int, Expression | None] = {}
-    for place, function in enumerate(functions):
+    for index, function in enumerate(functions):
         found = _COLUMNS.get(type(function))
         if found is None:
             return None
@@ -145,13 +145,13 @@ def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
             columns.append(FieldColumn(None, None, *found))
             continue
         selector = function.selector
-        selects = next((at for at, known in selectors.items() if known is selector), place)
-        if selects == place:
+        selects = next((at for at, known in selectors.items() if known is selector), index)
+        if selects == index:
             if is_async(selector):
                 return None
-            selectors[place] = selector
+            selectors[index] = selector
             is_called = any(value is None for value in values.values())
-            values[place] = None if is_called else _read(selector)
+            values[index] = None if is_called else _read(selector)
         columns.append(FieldColumn(selects, values[selects], *found))
     return columns
 

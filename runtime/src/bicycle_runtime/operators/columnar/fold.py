@@ -90,7 +90,7 @@ class KeyedFrame(NamedTuple):
     """Records by key and by slice or time; ``inside`` selects records in a window."""
 
     keys: Keys
-    places: Any
+    slice_starts: Any
     frame: Frame
     inside: Mask | None
 
@@ -107,7 +107,7 @@ class ColumnFold:
         self.columns = chosen.columns
         called = (one.selects for one in chosen.columns if one.value is None)
         # Places of the aggregates whose selectors must be called, which come first with them.
-        self.calls = list(dict.fromkeys(place for place in called if place is not None))
+        self.calls = list(dict.fromkeys(index for index in called if index is not None))
         self._slices = None
         self._gap_ms = 0
         if isinstance(chosen.windows, SessionWindows):
@@ -124,7 +124,9 @@ class ColumnFold:
         if len(self._codes) > _KEYS_MAX:
             self._codes = KeyCodes(self._group_count)
         self._keys: list[Keys] = []
-        self._places: list[Any] = []  # starts of slices, or the times of the records of sessions
+        self._slice_starts: list[
+            Any
+        ] = []  # starts of slices, or the times of the records of sessions
         self._held: list[_Selected] = []
         self._count = 0
         self._total_max = 0
@@ -134,7 +136,9 @@ class ColumnFold:
         """Return whether the folded contents should be sent now."""
         return self._count >= _ROWS_MAX
 
-    def place(self, key: Vector, times: Any, frame: Frame, *, least_open: int) -> KeyedFrame | None:
+    def assign(
+        self, key: Vector, times: Any, frame: Frame, *, least_open: int
+    ) -> KeyedFrame | None:
         """Return records with their slices or times, or None if no record is in a window.
 
         Args:
@@ -148,20 +152,24 @@ class ColumnFold:
             Refused: they must be folded one by one: a window may be closed, or a key has a type
                 that columns do not fold by.
         """
-        places, inside = times, None
+        slice_starts, inside = times, None
         if self._slices is not None:
-            places, is_inside = self._slices.places(times)
+            slice_starts, is_inside = self._slices.starts_in_windows(times)
             if is_inside is not None and not is_inside.all():
                 inside = Mask(is_inside)
                 if not inside.count:
                     return None
-                key, frame, places = key.take(inside), frame.take(inside), places[is_inside]
-        if places.min() < least_open:
+                key, frame, slice_starts = (
+                    key.take(inside),
+                    frame.take(inside),
+                    slice_starts[is_inside],
+                )
+        if slice_starts.min() < least_open:
             raise Refused
         keys = key_column(key)
         if keys is None or (self._keys and not self._keys[0].is_like(keys)):
             raise Refused
-        return KeyedFrame(keys, places, frame, inside)
+        return KeyedFrame(keys, slice_starts, frame, inside)
 
     def read(self, frame: Frame) -> dict[int, Vector]:
         """Return the values of selectors by the position of their first aggregate.
@@ -175,17 +183,17 @@ class ColumnFold:
             if column.selects is not None and column.value is not None
         }
 
-    def add(self, placed: KeyedFrame, values: Mapping[int, Vector]) -> bool:
+    def add(self, assigned: KeyedFrame, values: Mapping[int, Vector]) -> bool:
         """Add records; return whether columns could fold them.
 
         They must be folded one by one when an int has more than 64 bits or a sum might have, or
         when values have a type that columns do not fold.
 
         Args:
-            placed: The records.
+            assigned: The records.
             values: Results of selectors, by the place of their first aggregate.
         """
-        frame, selected = placed.frame, self._select(values)
+        frame, selected = assigned.frame, self._select(values)
         if selected is None:
             return False
         total_max = self._total_max + frame.count * max(
@@ -194,8 +202,8 @@ class ColumnFold:
         if total_max > TOTAL_MAX:
             return False
         self._total_max = total_max
-        self._keys.append(placed.keys)
-        self._places.append(placed.places)
+        self._keys.append(assigned.keys)
+        self._slice_starts.append(assigned.slice_starts)
         self._held.append(selected)
         self._count += frame.count
         return True
@@ -208,16 +216,16 @@ class ColumnFold:
         if not self._held:
             return []
         np = numpy()
-        codes, places = self._codes.of(self._keys), np.concatenate(self._places)
+        codes, slice_starts = self._codes.of(self._keys), np.concatenate(self._slice_starts)
         groups = self._codes.groups[codes]
         numbers, ends = groups * len(self._codes) + codes, None
         if self._slices is None:
-            runs = Runs(numbers, places, gap_ms=self._gap_ms)
-            ends = runs.joined(places, "maximum") + self._gap_ms
+            runs = Runs(numbers, slice_starts, gap_ms=self._gap_ms)
+            ends = runs.joined(slice_starts, "maximum") + self._gap_ms
         else:
-            windows, window_count = as_numbers(places, self._slices.step_ms)
+            windows, window_count = as_numbers(slice_starts, self._slices.step_ms)
             runs = Runs(numbers * window_count + windows)
-        codes, starts = runs.of(codes), runs.of(places)
+        codes, starts = runs.of(codes), runs.of(slice_starts)
         selected = {key: joined_folded([one[key] for one in self._held]) for key in self._held[0]}
         contents = [self._content(column, selected, runs) for column in self.columns]
         known, groups, spans = self._codes.keys, runs.of(groups), (starts, ends)
@@ -294,8 +302,8 @@ def _few(
     for first, end in pairwise(cuts):
         parts: dict[Any, tuple[list[Any], list[Any]]] = {}
         if ends is not None:
-            places: Any = (starts[first:end], ends[first:end])
-            found = [(places, keys[first:end], contents[first:end])]
+            bounds: Any = (starts[first:end], ends[first:end])
+            found = [(bounds, keys[first:end], contents[first:end])]
         else:
             for row in range(first, end):
                 part = parts.setdefault(starts[row], ([], []))

@@ -40,7 +40,7 @@ PackedFolded = tuple[FoldedKind, Any]
 # The worth of one unit of a digit: 2 ** (43 * place - 16). Two places hold numbers with up to 134
 # million in front of the point, and no less than a hundredth; and 2 ** 18 digits add up to 2 ** 61.
 _BITS, _OFFSET = 43, -16
-_PLACES_MAX = 4
+_EXPONENTS_MAX = 4
 _EXPONENT_MAX = 500
 _HALF_BITS = 31
 _FLOAT = "<f8"
@@ -88,11 +88,13 @@ class FoldedNumbers(Folded):
     parts: dict[int, Any]
 
     def __getitem__(self, rows: slice) -> FoldedNumbers:
-        return FoldedNumbers(self.kind, {place: part[rows] for place, part in self.parts.items()})
+        return FoldedNumbers(
+            self.kind, {exponent: part[rows] for exponent, part in self.parts.items()}
+        )
 
     def joined(self, runs: Runs, ufunc: str) -> FoldedNumbers:
         return FoldedNumbers(
-            self.kind, {place: runs.joined(part, ufunc) for place, part in self.parts.items()}
+            self.kind, {exponent: runs.joined(part, ufunc) for exponent, part in self.parts.items()}
         )
 
     def magnitude(self) -> int:
@@ -108,8 +110,8 @@ class FoldedNumbers(Folded):
     def floats(self) -> Iterable[tuple[float, ...]]:
         """Yield floats that add up to each sum."""
         np, halves = numpy(), []
-        for place, digits in self.parts.items():
-            unit = _unit(place)
+        for exponent, digits in self.parts.items():
+            unit = _unit(exponent)
             high = digits >> _HALF_BITS
             halves.append((high.astype(np.float64) * (unit * (1 << _HALF_BITS))).tolist())
             low = digits - (high << _HALF_BITS)
@@ -121,10 +123,10 @@ class FoldedNumbers(Folded):
         if kind == "float":
             floats = self.parts[0].astype(_FLOAT)
             return lambda first, end: (kind, [(0, (0, _FLOAT, floats[first:end].tobytes()))])
-        narrow = [(place, NarrowInts(part)) for place, part in self.parts.items()]
+        narrow = [(exponent, NarrowInts(part)) for exponent, part in self.parts.items()]
         return lambda first, end: (
             kind,
-            [(place, part.pack(first, end)) for place, part in narrow],
+            [(exponent, part.pack(first, end)) for exponent, part in narrow],
         )
 
 
@@ -211,11 +213,11 @@ def digits_of(column: Any) -> FoldedNumbers | None:
     parts, rest = {}, column
     # hot path: 5 ns a number and place. Each step is exact: units are powers of two, and the rest
     # after rounding to a whole number has no more digits than before.
-    for place in range(top, top - _PLACES_MAX, -1):
-        unit = _unit(place)
+    for exponent in range(top, top - _EXPONENTS_MAX, -1):
+        unit = _unit(exponent)
         digits = np.rint(rest * (1 / unit))
         rest = rest - digits * unit
-        parts[place] = digits.astype(np.int64)
+        parts[exponent] = digits.astype(np.int64)
         if not rest.any():
             return FoldedNumbers("sum", parts)
     return None
@@ -231,16 +233,16 @@ def joined_folded(several: Sequence[Any]) -> Any:
     if isinstance(first, FoldedSets):
         sizes = np.concatenate([one.sizes for one in several])
         return FoldedSets(first.kind, sizes, arrow().concat_arrays([one.values for one in several]))
-    places = sorted({place for one in several for place in one.parts}, reverse=True)
+    exponents = sorted({exponent for one in several for exponent in one.parts}, reverse=True)
     counts = [len(next(iter(one.parts.values()))) for one in several]
     zeros = np.zeros(max(counts), np.int64)
     return FoldedNumbers(
         first.kind,
         {
-            place: np.concatenate(
-                [one.parts.get(place, zeros[:n]) for one, n in zip(several, counts, strict=True)]
+            exponent: np.concatenate(
+                [one.parts.get(exponent, zeros[:n]) for one, n in zip(several, counts, strict=True)]
             )
-            for place in places
+            for exponent in exponents
         },
     )
 
@@ -261,18 +263,18 @@ _PackedNumbers = list[tuple[int, PackedInts]]
 
 
 def _unpacked_numbers(kind: FoldedKind, several: Sequence[_PackedNumbers]) -> FoldedNumbers:
-    places = [place for place, _ in several[0]]
-    if any([place for place, _ in parts] != places for parts in several):
+    exponents = [exponent for exponent, _ in several[0]]
+    if any([exponent for exponent, _ in parts] != exponents for parts in several):
         found: FoldedNumbers = joined_folded([_unpacked_numbers(kind, [one]) for one in several])
         return found
     # hot path: one array for a place of all blocks; there is a block for each key group.
-    by_place = zip(*([packed for _, packed in parts] for parts in several), strict=True)
+    by_exponent = zip(*([packed for _, packed in parts] for parts in several), strict=True)
     if kind != "float":
-        return FoldedNumbers(kind, dict(zip(places, map(unpack, by_place), strict=True)))
-    [packed] = by_place
+        return FoldedNumbers(kind, dict(zip(exponents, map(unpack, by_exponent), strict=True)))
+    [packed] = by_exponent
     floats = numpy().frombuffer(b"".join(data for _, _, data in packed), _FLOAT)
     return FoldedNumbers(kind, {0: floats})
 
 
-def _unit(place: int) -> float:
-    return ldexp(1.0, _BITS * place + _OFFSET)
+def _unit(exponent: int) -> float:
+    return ldexp(1.0, _BITS * exponent + _OFFSET)

@@ -319,8 +319,8 @@ def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    computer, place, *inputs = arguments
-    vector: Vector = computer.vectors(inputs, columns)[place]
+    computer, index, *inputs = arguments
+    vector: Vector = computer.vectors(inputs, columns)[index]
     return vector
 
 
@@ -446,25 +446,31 @@ def _sign(operation: str, a: Any) -> Any:
 
 def _round(value: Vector, digits: Vector) -> Any:
     """Return rounded numbers; values close to a midpoint are rounded by Python."""
-    array, places = value.array, digits.value
+    array, digit_count = value.array, digits.value
     if array is None or array.dtype.kind == "b":
         return None
     if array.dtype.kind == "i":
-        return array if places is None or (type(places) is int and places >= 0) else None
+        return (
+            array
+            if digit_count is None or (type(digit_count) is int and digit_count >= 0)
+            else None
+        )
     np = numpy()
-    if places is not None and not (type(places) is int and 0 <= places <= _DIGITS_MAX):
+    if digit_count is not None and not (
+        type(digit_count) is int and 0 <= digit_count <= _DIGITS_MAX
+    ):
         return None
-    scale = 10.0 ** (places or 0)
+    scale = 10.0 ** (digit_count or 0)
     scaled = array * scale
     if not (np.abs(scaled) < _SCALED_MAX).all():
         return None
     whole = np.rint(scaled)
-    if places is None:
+    if digit_count is None:
         return whole.astype(np.int64)
     rounded = whole / scale
     unsure = np.flatnonzero(np.abs(np.abs(scaled - whole) - 0.5) < _TIE_NEAR)
     if len(unsure):
-        rounded[unsure] = [round(number, places) for number in array[unsure].tolist()]
+        rounded[unsure] = [round(number, digit_count) for number in array[unsure].tolist()]
     return rounded
 
 

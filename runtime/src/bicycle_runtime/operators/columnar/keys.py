@@ -50,9 +50,9 @@ class Keys:
             part.type for part in other.parts
         ]
 
-    def take(self, places: Any) -> Keys:
+    def take(self, indexes: Any) -> Keys:
         """Return the keys at some positions."""
-        taken = arrow().array(places)
+        taken = arrow().array(indexes)
         return Keys(tuple(part.take(taken) for part in self.parts), self.is_tuple)
 
     def followed_by(self, others: Keys) -> Keys:
@@ -147,7 +147,7 @@ class KeyCodes:
                 tuple(part.slice(0, 0) for part in several[0].parts), several[0].is_tuple
             )
         codes, *others = [
-            one.of([keys.parts[place] for keys in several]) for place, one in enumerate(self._parts)
+            one.of([keys.parts[index] for keys in several]) for index, one in enumerate(self._parts)
         ]
         pa, np = arrow(), numpy()
         for pairs, other in zip(self._pairs, others, strict=True):
@@ -164,16 +164,16 @@ class KeyCodes:
         if first == count:
             return
         codes = np.arange(first, count)
-        places: list[Any] = []
+        indexes: list[Any] = []
         for pairs in reversed(self._pairs):
             pair = pairs.known.to_numpy()[codes]
-            places.append(pair & ((1 << _CODE_BITS) - 1))
+            indexes.append(pair & ((1 << _CODE_BITS) - 1))
             codes = pair >> _CODE_BITS
-        places.append(codes)
-        taken = zip(self._parts, reversed(places), strict=True)
+        indexes.append(codes)
+        taken = zip(self._parts, reversed(indexes), strict=True)
         assert self.keys is not None
         new = Keys(
-            tuple(one.known.take(arrow().array(place)) for one, place in taken),
+            tuple(one.known.take(arrow().array(index)) for one, index in taken),
             self.keys.is_tuple,
         )
         listed, groups = new.to_list(), self._group_count
@@ -251,9 +251,9 @@ def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     firsts[codes] = np.arange(len(codes))
     group_of[codes] = groups
     order = group_of.argsort(kind="stable")
-    places = np.empty(found, np.int64)
-    places[order] = np.arange(found)
-    return keys.take(firsts[order]), group_of[order], places[codes]
+    indexes = np.empty(found, np.int64)
+    indexes[order] = np.arange(found)
+    return keys.take(firsts[order]), group_of[order], indexes[codes]
 
 
 def ranks_of(values: Any) -> tuple[Any, Any]:

@@ -202,7 +202,7 @@ class RecordForm:
         if issubclass(kind, tuple):
             # hot path: 90 ns a record; calling a named tuple takes 250.
             return list(map(partial(tuple.__new__, kind), rows))
-        if _is_by_place(kind, names):
+        if _is_by_index(kind, names):
             # hot path: 200 ns a record, by keywords 1,300.
             return list(starmap(kind, rows))
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
@@ -236,7 +236,7 @@ def _is_in_order(kind: Any, names: tuple[Any, ...]) -> bool:
     return names == tuple(field.name for field in fields(kind))
 
 
-def _is_by_place(kind: Any, names: tuple[Any, ...]) -> bool:
+def _is_by_index(kind: Any, names: tuple[Any, ...]) -> bool:
     """Return whether a dataclass accepts these fields as positional arguments."""
     return _is_in_order(kind, names) and not any(field.kw_only for field in fields(kind))
 
@@ -244,10 +244,10 @@ def _is_by_place(kind: Any, names: tuple[Any, ...]) -> bool:
 @cache
 def _row_type(names: tuple[str, ...]) -> Any:
     """Return a type with the JSON text of dicts with these names, or None."""
-    places = [f"f{number}" for number in range(len(names))]
+    attributes = [f"f{number}" for number in range(len(names))]
     try:
         return msgspec.defstruct(
-            "Row", places, rename=dict(zip(places, names, strict=True)), gc=False
+            "Row", attributes, rename=dict(zip(attributes, names, strict=True)), gc=False
         )
     except ValueError:  # a name that needs an escape
         return None

@@ -75,10 +75,10 @@ class _Records:
         self.sources.append((ordinal, origin))
         return len(self.sources) - 1
 
-    def take(self, places: Sequence[int]) -> _Records:
+    def take(self, indexes: Sequence[int]) -> _Records:
         """Return the records at some places, at least one."""
         # hot path: 16 ns a value; nor does garbage collection look at tuples of numbers and texts.
-        pick = itemgetter(*places) if len(places) > 1 else lambda column: (column[places[0]],)
+        pick = itemgetter(*indexes) if len(indexes) > 1 else lambda column: (column[indexes[0]],)
         times, parts, values, keys, groups = map(pick, self.columns())
         return _Records(times, parts, values, keys, groups, self.sources)
 
@@ -93,14 +93,14 @@ class _Records:
 
     def in_order(self) -> Sequence[int]:
         """Return the places of all records in the order in which the function sees them."""
-        places: Sequence[int] = range(len(self.times))
+        indexes: Sequence[int] = range(len(self.times))
         ordinals = self.ordinals()
         if any(ordinals):
-            places = sorted(places, key=ordinals.__getitem__)
+            indexes = sorted(indexes, key=ordinals.__getitem__)
         # hot path: near to each other, times are small ints, which are sorted in half the time.
         base = -self.times[0] if self.times else 0
-        places = sorted(places, key=[*map(base.__add__, self.times)].__getitem__)
-        return array("q", places)  # which garbage collection does not look at
+        indexes = sorted(indexes, key=[*map(base.__add__, self.times)].__getitem__)
+        return array("q", indexes)  # which garbage collection does not look at
 
 
 class TimeOrder:
@@ -149,9 +149,9 @@ class TimeOrder:
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
         """Call the function for due records and timers; yield outputs in time order."""
-        records, places, count = self._due(advance.watermark)
+        records, indexes, count = self._due(advance.watermark)
         for start in range(0, count, _RECORDS_PER_CHUNK):
-            chunk = places[start : min(start + _RECORDS_PER_CHUNK, count)]
+            chunk = indexes[start : min(start + _RECORDS_PER_CHUNK, count)]
             yield self._call(records.take(chunk), advance)
             self._context.begin_batch()
         self._context.batch = None
@@ -166,11 +166,11 @@ class TimeOrder:
         former = _Records(sources=records.sources)
         left = self._take(former, watermark)
         records.put_before(former)
-        places = records.in_order()
-        count = bisect_right(places, watermark, key=records.times.__getitem__)
-        others = places[count:]
+        indexes = records.in_order()
+        count = bisect_right(indexes, watermark, key=records.times.__getitem__)
+        others = indexes[count:]
         self._keep(records.take(others) if others else _Records(), left)
-        return records, places, count
+        return records, indexes, count
 
     def _keep(self, records: _Records, left: _Chunks) -> None:
         """Store records under their keys, after the rest of older chunks."""

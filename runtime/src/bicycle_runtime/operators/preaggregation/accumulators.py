@@ -160,7 +160,7 @@ class SessionAccumulators:
                 session[1] = max(session[1], end)
                 ordinals.append(session[2])
                 continue
-            ordinals.append(self._place(sessions, [start, end, len(self._groups)], group, joined))
+            ordinals.append(self._insert(sessions, [start, end, len(self._groups)], group, joined))
         self._contents.grow(len(self._groups))
         for other, ordinal in joined.items():
             self._contents.absorb(_root(joined, ordinal), other)
@@ -177,7 +177,7 @@ class SessionAccumulators:
         self._contents.grow(max(ordinal + 1, len(self._groups)))
         if self._contents.takes(rows, index, ordinal):
             joined: dict[int, int] = {}
-            self._place(sessions, new, rows.groups[index], joined)
+            self._insert(sessions, new, rows.groups[index], joined)
             for other in joined:
                 self._contents.absorb(ordinal, other)
 
@@ -191,7 +191,7 @@ class SessionAccumulators:
                 if contents[ordinal] is not None:
                     yield Session(groups[ordinal], key, start, end, contents[ordinal])
 
-    def _place(
+    def _insert(
         self, sessions: list[list[int]], new: list[int], group: int, joined: dict[int, int]
     ) -> int:
         """Join an interval with the sessions that it touches; return the ordinal."""

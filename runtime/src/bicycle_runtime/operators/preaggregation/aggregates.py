@@ -40,7 +40,7 @@ class Folding:
     def __init__(self, plan: WindowPlan, record_type: Any = None, *, undoes: bool = False) -> None:
         self.functions: list[Any] = []
         # By aggregate: which functions it is made of, one, or sum and count of an average.
-        self._places: list[tuple[int, ...]] = []
+        self._positions: list[tuple[int, ...]] = []
         self._is_read_again = plan.outlives_firing
         self._readers = [self._reader(_runnable(function)) for function in plan.aggregates]
         if isinstance(plan.assigner, SessionWindows):
@@ -77,14 +77,14 @@ class Folding:
             total: Sum[Any, Any] = Sum(function.selector, skips_none=function.skips_none)
             counted: Count[Any] = Count(function.selector if function.skips_none else None)
             namespace, count = self._position(total), self._position(counted)
-            self._places.append((namespace, count))
+            self._positions.append((namespace, count))
             if function.skips_none:
                 return lambda found: (
                     total.get_result(found[namespace]) / found[count] if found[count] else None
                 )
             return lambda found: total.get_result(found[namespace]) / found[count]
         position = self._position(function)
-        self._places.append((position,))
+        self._positions.append((position,))
         if type(function) is Count:
             return itemgetter(position)
         get_result = _waiting(function.get_result)
@@ -124,7 +124,7 @@ class Folding:
             map(truediv, *(columns[namespace] for namespace in namespaces))
             if len(namespaces) > 1
             else columns[namespaces[0]]
-            for namespaces in self._places
+            for namespaces in self._positions
         ]
 
     def added(self, accumulators: Accumulators, value: Any) -> Accumulators:

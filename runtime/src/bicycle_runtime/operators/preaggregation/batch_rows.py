@@ -39,7 +39,7 @@ class Rows:
             [self.times[index] for index in indexes],
             [groups[index] for index in indexes],
             [self.namespaces[index] for index in indexes] if self.namespaces else (),
-            {place: [found[i] for i in indexes] for place, found in self.selected.items()},
+            {index: [found[i] for i in indexes] for index, found in self.selected.items()},
         )
 
     def without_drops(self, results: Sequence[Any]) -> Rows:

@@ -211,19 +211,19 @@ class FoldedContents(Contents):
         )
         return rows
 
-    def select(self, place: int, rows: Rows) -> Rows:
+    def select(self, index: int, rows: Rows) -> Rows:
         """Call an aggregate's first selector; return the rows that the policy kept."""
-        [selection] = [one for one in self._selections if one.positions[0] == place]
+        [selection] = [one for one in self._selections if one.positions[0] == index]
         return self._select(selection, rows)
 
     def _select(self, selection: _Selection, rows: Rows) -> Rows:
-        place, policy = selection.positions[0], self._policy
-        if place in rows.selected:
+        index, policy = selection.positions[0], self._policy
+        if index in rows.selected:
             return rows
         failed, values = policy.failed, rows.batch.values
         policy.batch = rows.batch
         results = each(selection.call, values, policy=policy, awaits=selection.awaits)
-        rows.selected[place] = results
+        rows.selected[index] = results
         return rows if policy.failed == failed else rows.without_drops(results)
 
     def add(self, rows: Rows, ordinals: Sequence[int]) -> None:

@@ -48,7 +48,7 @@ class WindowSlices:
             for time, step in zip(times, steps, strict=True)
         ]
 
-    def places(self, times: Any) -> tuple[Any, Any]:
+    def starts_in_windows(self, times: Any) -> tuple[Any, Any]:
         """Return the start of the slice of each time, and which of them are in windows.
 
         Args:

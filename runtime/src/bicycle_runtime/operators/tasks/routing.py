@@ -342,9 +342,11 @@ class FeedbackRouter:
         for target, values in enumerate(self._spreader.values):
             if not values:
                 continue
-            place = (self._route.edge, self._subtask, 0)
+            blob_id = (self._route.edge, self._subtask, 0)
             times = self._spreader.times_of(target)
-            data, _ = encode_records(values, None, times, codec=self._codec, blob=place, origin="")
+            data, _ = encode_records(
+                values, None, times, codec=self._codec, blob=blob_id, origin=""
+            )
             self._parts.append((target, len(values), data))
             self._spreader.clear(target)
 

@@ -67,13 +67,13 @@ class ReceivedBlobs:
     """
 
     def __init__(self, blobs: Sequence[tuple[RecordBlob, memoryview]]) -> None:
-        named = Counter(_place(blob) for blob, _ in blobs if blob.holder is not None)
+        named = Counter(_position(blob) for blob, _ in blobs if blob.holder is not None)
         # How often the records of a blob are still to be read.
-        self._reads = Counter({place: count + 1 for place, count in named.items()})
+        self._reads = Counter({position: count + 1 for position, count in named.items()})
         self._holders = {
-            _place(blob): (blob, body)
+            _position(blob): (blob, body)
             for blob, body in blobs
-            if blob.holder is None and _place(blob) in named
+            if blob.holder is None and _position(blob) in named
         }
         self._read: dict[Hashable, list[Any]] = {}
         self._held = 0
@@ -84,24 +84,24 @@ class ReceivedBlobs:
         Raises:
             RecordDecodingError: the bytes do not have the declared type.
         """
-        place = _place(blob)
-        if place not in self._reads:
+        position = _position(blob)
+        if position not in self._reads:
             return None
-        self._reads[place] -= 1
-        known = self._read.get(place)
+        self._reads[position] -= 1
+        known = self._read.get(position)
         if known is None:
-            holder, body = self._holders[place]
+            holder, body = self._holders[position]
             known = codec.decode(holder.codec, encoded_part(body, holder))
             fits = self._held + len(known) <= _HELD_RECORDS_MAX
-            if fits and self._reads[place] and gives_frozen(codec, holder.codec):
-                self._read[place] = known
+            if fits and self._reads[position] and gives_frozen(codec, holder.codec):
+                self._read[position] = known
                 self._held += len(known)
-        if not self._reads[place]:
-            self._held -= len(self._read.pop(place, ()))
+        if not self._reads[position]:
+            self._held -= len(self._read.pop(position, ()))
         return known
 
 
-def _place(blob: RecordBlob) -> tuple[int, int, int]:
+def _position(blob: RecordBlob) -> tuple[int, int, int]:
     """Return the blob with the records of a key: sender, edge and sequence."""
     if blob.holder is None:
         return blob.sender, blob.edge, blob.sequence

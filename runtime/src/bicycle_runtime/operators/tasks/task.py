@@ -58,7 +58,7 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.shared_blobs import ReceivedBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
-from bicycle_runtime.operators.tasks.task_reports import TaskReport, memory_failure, report_block
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, report_block
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.blobs import (
@@ -158,9 +158,6 @@ class _Task:
         except BicycleError as error:
             self._abort()
             self._report.failure = error.to_json()
-        except MemoryError:
-            self._abort()
-            self._report.failure = memory_failure(self._report, self._epoch.epoch)
         except BaseException:
             self._abort()
             raise
@@ -476,8 +473,8 @@ class _Task:
                 operator.abort()
 
     def _writer_task(self, uid: str) -> WriterTask:
-        place = f"{self._program.level}-{self._program.subtask}-{self._attempt}"
-        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{place}"
+        attempt_name = f"{self._program.level}-{self._program.subtask}-{self._attempt}"
+        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{attempt_name}"
         return WriterTask(
             storage=self._image.storage,
             prefix=prefix,

@@ -91,9 +91,9 @@ class Worker:
             log_event(_LOG, "state_folders_removed", job=image.job_id, folder_count=count)
 
     def _program(self, level: int, subtask: int) -> Program:
-        place = (level, subtask)
-        if place not in self._programs:
-            program = self._programs[place] = build_program(self._image, level, subtask)
+        position = (level, subtask)
+        if position not in self._programs:
+            program = self._programs[position] = build_program(self._image, level, subtask)
             if self._adapt is not None:
                 self._adapt(program)
-        return self._programs[place]
+        return self._programs[position]

@@ -136,7 +136,7 @@ class LoopWatch:
             self._logged.add(turn.operator)
             log_event(
                 _LOG, "event_loop_blocked", level=logging.WARNING, operator=turn.operator,
-                place=location, blocked_ms=stuck_ms,
+                location=location, blocked_ms=stuck_ms,
             )  # fmt: skip
         found = self._found.get(turn.operator, NONE)
         self._found[turn.operator] = replace(

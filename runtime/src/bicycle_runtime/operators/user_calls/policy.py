@@ -176,7 +176,7 @@ class RecordPolicy:
 
     def refuse(self, error: BicycleError, index: int) -> NoReturn:
         """End the epoch with an error of ours under any policy, with the record's origin."""
-        error.facts.update({**self._place(index), **error.facts})
+        error.facts.update({**self._position(index), **error.facts})
         raise error
 
     def reject_input(self, bad: BadRecord, origin: Origin) -> None:
@@ -251,13 +251,13 @@ class RecordPolicy:
             "plugin": self._plugin.name,
             "plugin_version": self._plugin.version,
             "subtask": self._subtask,
-            **self._place(index),
+            **self._position(index),
             "key": self._key(value),
             "value_type": type(value).__qualname__,
             "user_traceback": text,
         }
 
-    def _place(self, index: int) -> dict[str, Any]:
+    def _position(self, index: int) -> dict[str, Any]:
         """Return the origin of a record, for messages and for the source."""
         assert self.batch is not None
         value, origin = self.batch.values[index], self.batch.lineage.origin(index)
@@ -424,8 +424,8 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     if not users:
         return "", getattr(error, "user_line", None) or ""
     location = blamed_frame(users)
-    place = f"{show_paths(location.filename)}:{location.lineno} in {location.name}"
-    return show_paths("\n".join(lines)), place
+    text = f"{show_paths(location.filename)}:{location.lineno} in {location.name}"
+    return show_paths("\n".join(lines)), text
 
 
 def _timer_words(timer: Timer) -> str:

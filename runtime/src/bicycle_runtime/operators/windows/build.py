@@ -16,7 +16,7 @@ from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
 from bicycle_runtime.operators.windows.kept_windows import KeptWindows
-from bicycle_runtime.operators.windows.placements import divide, place_records
+from bicycle_runtime.operators.windows.placements import divide, placement_of
 from bicycle_runtime.operators.windows.sessions import CutSessions, KeptSessions
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_entries
 from bicycle_runtime.state.memory.space import MemorySpace
@@ -47,7 +47,7 @@ class FoldingOperator(WindowOperator):
         contents = (
             KeptContents() if self.keeps_records else FoldedContents(self.folding, self.policy)
         )
-        self._placement = place_records(self.plan, contents, self.policy)
+        self._placement = placement_of(self.plan, contents, self.policy)
         self._windows = kind(self, self._placement)
 
     def new_entries(self, windows: WindowTables) -> WindowEntries:
@@ -92,7 +92,7 @@ class FoldingOperator(WindowOperator):
                 self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
 
     def _gather(self, rows: Rows) -> None:
-        rows = self._placement.place(rows)
+        rows = self._placement.assign(rows)
         if rows.keys:
             rows = self._windows.admit(rows)
         closed = self.complete_before - self.plan.lateness_ms

@@ -23,7 +23,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Block, RawRecords, seal_block
 from bicycle_runtime.operators.windows.meaning import complete_end
-from bicycle_runtime.operators.windows.placements import divide, place_records
+from bicycle_runtime.operators.windows.placements import divide, placement_of
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -55,7 +55,7 @@ class CombineOperator(Operator, Timed):
         self._key_of = key_selector
         folding = Folding(plan, record_type, undoes=policy.undoes)
         self._contents = FoldedContents(folding, policy)
-        self._placement = place_records(plan, self._contents, policy)
+        self._placement = placement_of(plan, self._contents, policy)
         self._groups = GroupCache(spec.group_count)
         self._columns: ColumnFold | None = None
         self._closed = WATERMARK_MIN
@@ -81,7 +81,7 @@ class CombineOperator(Operator, Timed):
     def _take(self, rows: Rows) -> Batch:
         if rows.keys:
             self._last_ms = rows.times[-1]
-        rows = self._placement.place(rows)
+        rows = self._placement.assign(rows)
         rows, late = divide(rows, self._placement, self._closed)
         if rows.keys:
             self._placement.accumulators.add(rows)
@@ -102,21 +102,21 @@ class CombineOperator(Operator, Timed):
         assert fold is not None
         least_open = self._placement.least_open(self._closed)
         try:
-            placed = fold.place(key, times, frame, least_open=least_open)
-            values = {} if placed is None else fold.read(placed.frame)
+            assigned = fold.assign(key, times, frame, least_open=least_open)
+            values = {} if assigned is None else fold.read(assigned.frame)
         except Refused:
             return None
-        if placed is not None and not fold.calls and not fold.add(placed, values):
+        if assigned is not None and not fold.calls and not fold.add(assigned, values):
             return None
         self._last_ms = int(times[-1])
-        if placed is not None and fold.calls:
-            rows = self._rows(key, times, batch(), placed.inside)
-            rows.selected = {place: vector.items for place, vector in values.items()}
-            for place in fold.calls:
-                rows = self._contents.select(place, rows)
-            called = {place: Vector(len(rows.keys), rows.selected[place]) for place in fold.calls}
-            is_whole = len(rows.keys) == placed.frame.count
-            if not (is_whole and fold.add(placed, {**values, **called})):
+        if assigned is not None and fold.calls:
+            rows = self._rows(key, times, batch(), assigned.inside)
+            rows.selected = {index: vector.items for index, vector in values.items()}
+            for index in fold.calls:
+                rows = self._contents.select(index, rows)
+            called = {index: Vector(len(rows.keys), rows.selected[index]) for index in fold.calls}
+            is_whole = len(rows.keys) == assigned.frame.count
+            if not (is_whole and fold.add(assigned, {**values, **called})):
                 return self._take(rows)
         return self._batch(fold.take() if fold.is_full else [])
 

@@ -27,7 +27,7 @@ __all__ = [
     "SessionPlacement",
     "SlicePlacement",
     "divide",
-    "place_records",
+    "placement_of",
 ]
 
 
@@ -37,7 +37,7 @@ class Placement(ABC):
     accumulators: WindowAccumulators | SessionAccumulators
 
     @abstractmethod
-    def place(self, rows: Rows) -> Rows:
+    def assign(self, rows: Rows) -> Rows:
         """Return the rows with their namespaces, without rows outside of all windows."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Placement(ABC):
         """
 
     @abstractmethod
-    def places(self, rows: Rows) -> Sequence[int]:
+    def positions(self, rows: Rows) -> Sequence[int]:
         """Return the place of each placed row, to compare with ``least_open``."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class SlicePlacement(Placement):
         self.slices = WindowSlices(windows)
         self.accumulators: WindowAccumulators = WindowAccumulators(contents)
 
-    def place(self, rows: Rows) -> Rows:
+    def assign(self, rows: Rows) -> Rows:
         rows.namespaces = starts = self.slices.starts(rows.times)
         outside = set(self.slices.outside(starts))
         if not outside:
@@ -82,7 +82,7 @@ class SlicePlacement(Placement):
     def least_open(self, closed: int) -> int:
         return self.slices.least_open(closed)
 
-    def places(self, rows: Rows) -> Sequence[int]:
+    def positions(self, rows: Rows) -> Sequence[int]:
         return rows.namespaces
 
     def blocks(self) -> list[tuple[int, Partials]]:
@@ -105,14 +105,14 @@ class SessionPlacement(Placement):
         self._windows, self._policy = windows, policy
         self.accumulators: SessionAccumulators = SessionAccumulators(contents)
 
-    def place(self, rows: Rows) -> Rows:
+    def assign(self, rows: Rows) -> Rows:
         return session_ends(rows, self._windows, self._policy)
 
     def least_open(self, closed: int) -> int:
         # An earlier record may touch a session that has ended, though its own interval is open.
         return closed + 1
 
-    def places(self, rows: Rows) -> Sequence[int]:
+    def positions(self, rows: Rows) -> Sequence[int]:
         return rows.times
 
     def blocks(self) -> list[tuple[int, Partials]]:
@@ -122,7 +122,7 @@ class SessionPlacement(Placement):
         return [(group, _of_sessions(found)) for group, found in sorted(parts.items())]
 
 
-def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) -> Placement:
+def placement_of(plan: WindowPlan, contents: Contents, policy: RecordPolicy) -> Placement:
     """Return the placement of a window that fires by the watermark.
 
     Args:
@@ -144,13 +144,13 @@ def divide(rows: Rows, placement: Placement, closed: int) -> tuple[Rows, Rows]:
         placement: The placement of the records.
         closed: The latest end at which a window takes no more records.
     """
-    places, least = placement.places(rows), placement.least_open(closed)
+    positions, least = placement.positions(rows), placement.least_open(closed)
     # hot path: min() costs 15 ns a record and saves a comparison of each.
-    if not places or min(places) >= least:
+    if not positions or min(positions) >= least:
         return rows, rows.take([])
     return (
-        rows.take([i for i, place in enumerate(places) if place >= least]),
-        rows.take([i for i, place in enumerate(places) if place < least]),
+        rows.take([i for i, position in enumerate(positions) if position >= least]),
+        rows.take([i for i, position in enumerate(positions) if position < least]),
     )
 
 

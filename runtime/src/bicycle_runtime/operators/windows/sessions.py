@@ -33,7 +33,7 @@ from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
 __all__ = ["CutSessions", "KeptSessions"]
 
-_PLACE = 0  # sessions belong to keys, not to stretches of time
+_NAMESPACE = 0  # sessions belong to keys, not to stretches of time
 # Start, end and content of the sessions of one key, and of the last ended one (ended_sessions).
 Open = list[tuple[int, int, Any]]
 
@@ -105,7 +105,7 @@ class KeptSessions(KeptWindows):
         """
         for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
             group, key, start = row.groups[0], row.keys[0], row.times[0]
-            sessions: Open = self.table.entries.find(_PLACE, group, key) or []
+            sessions: Open = self.table.entries.find(_NAMESPACE, group, key) or []
             is_open = not self.window.is_closed(end) or any(
                 start <= other_end and other <= end for other, other_end, _ in sessions
             )
@@ -118,12 +118,12 @@ class KeptSessions(KeptWindows):
         self._doubtful.clear()
 
     def _join(self, new: Session) -> None:
-        kept = self.table.entries.group(_PLACE, new.group)
+        kept = self.table.entries.group(_NAMESPACE, new.group)
         sessions: Open = kept.get(new.key, [])
         touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
         start, end, content = new.start, new.end, new.content
         if self.keeps_records:
-            self.table.records.add(_PLACE, new.group, new.key, content)
+            self.table.records.add(_NAMESPACE, new.group, new.key, content)
             content = None
         for one in touching:
             start, end = min(start, one[0]), max(end, one[1])
@@ -131,14 +131,14 @@ class KeptSessions(KeptWindows):
                 content = self.folding.merged(one[2], content)
         others = [one for one in sessions if one not in touching] if touching else sessions
         kept[new.key] = sorted([*others, (start, end, content)], key=lambda one: one[0])
-        self.table.entries.touch(_PLACE, new.group, (new.key,))
+        self.table.entries.touch(_NAMESPACE, new.group, (new.key,))
         self._touched.add((new.group, new.key, end))
         self._remember(end, new.group, new.key)
 
     # --- results out -------------------------------------------------------------------------
 
     def _remember(self, end: int, group: int, key: Any) -> None:
-        self.window.event_times.add(end, (_PLACE, group, key))
+        self.window.event_times.add(end, (_NAMESPACE, group, key))
 
     def _due(self) -> Iterator[Fired]:
         for moment, (_, group, key) in self.window.event_times.due(self.window.complete):
@@ -146,7 +146,7 @@ class KeptSessions(KeptWindows):
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
         """Fire a key's session that ends at a moment, or drop it if its time is over."""
-        sessions: Open = self.table.entries.find(_PLACE, group, key) or []
+        sessions: Open = self.table.entries.find(_NAMESPACE, group, key) or []
         for session in sessions:
             start, end, content = session
             if (
@@ -205,18 +205,18 @@ class KeptSessions(KeptWindows):
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
         if self.keeps_records:
-            times, values = self.table.records.row(_PLACE, group, key)
+            times, values = self.table.records.row(_NAMESPACE, group, key)
             kept = [i for i, t in enumerate(times) if any(s <= t < e for s, e, _ in left)]
             row = [times[i] for i in kept], [values[i] for i in kept]
-            self.table.records.replace(_PLACE, group, key, row)
+            self.table.records.replace(_NAMESPACE, group, key, row)
         if left:
-            self.table.entries.group(_PLACE, group)[key] = left
-            self.table.entries.touch(_PLACE, group, (key,))
+            self.table.entries.group(_NAMESPACE, group)[key] = left
+            self.table.entries.touch(_NAMESPACE, group, (key,))
         else:
-            self.table.entries.remove(_PLACE, group, key)
+            self.table.entries.remove(_NAMESPACE, group, key)
 
     def _row(self, group: int, key: Any, start: int, end: int) -> tuple[list[int], list[Any]]:
-        times, values = self.table.records.row(_PLACE, group, key)
+        times, values = self.table.records.row(_NAMESPACE, group, key)
         inside = [i for i, time in enumerate(times) if start <= time < end]
         return [times[i] for i in inside], [values[i] for i in inside]
 
@@ -281,7 +281,7 @@ class CutSessions(KeptSessions):
             max([new.end, *(end for _, end, _ in touching)]),
             (any(is_rest for _, _, (is_rest, _) in touching), min([new.start, *firsts])),
         )
-        self.table.records.add(_PLACE, new.group, new.key, new.content)
+        self.table.records.add(_NAMESPACE, new.group, new.key, new.content)
         self._put(new.group, new.key, [*(one for one in parts if one not in touching), joined])
         self._remember(self._due_ms(joined), new.group, new.key)
 
@@ -339,9 +339,9 @@ class CutSessions(KeptSessions):
         return end if first is None else min(end, first + self._assigner.max_duration_ms)
 
     def _parts(self, group: int, key: Any) -> list[_Part]:
-        return list(self.table.entries.find(_PLACE, group, key) or ())
+        return list(self.table.entries.find(_NAMESPACE, group, key) or ())
 
     def _put(self, group: int, key: Any, parts: list[_Part]) -> None:
-        kept = self.table.entries.group(_PLACE, group)
+        kept = self.table.entries.group(_NAMESPACE, group)
         kept[key] = sorted(parts, key=lambda one: one[0])
-        self.table.entries.touch(_PLACE, group, (key,))
+        self.table.entries.touch(_NAMESPACE, group, (key,))

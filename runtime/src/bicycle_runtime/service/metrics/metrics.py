@@ -27,7 +27,7 @@ _PARTITIONS_MAX = 64
 _LABELS_KEPT = 4_096  # One label stands in hundreds of lines of a job.
 _Sample = tuple[str, Mapping[str, str], float]
 _ENDS = ("_bucket", "_sum", "_count")
-_PLACES = {metric.name: place for place, metric in enumerate(METRICS)}
+_INDEXES = {metric.name: index for index, metric in enumerate(METRICS)}
 _SHOWN_US = (
     1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
     30_000_000, 300_000_000,
@@ -55,7 +55,7 @@ class MetricSample(msgspec.Struct, frozen=True, kw_only=True):
 def job_samples(known: KnownJob, *, now_ms: int) -> list[MetricSample]:
     """Return the figures of one job, in the order of the table of names."""
     found = [*_samples(known), *_ageing_samples(known, now_ms)]
-    found.sort(key=lambda sample: _PLACES[_family(sample[0])])
+    found.sort(key=lambda sample: _INDEXES[_family(sample[0])])
     return [
         MetricSample(
             name=name, labels=dict(labels), value=float(value) if math.isfinite(value) else None
@@ -142,7 +142,7 @@ def _family(name: str) -> str:
 
 def _part_of(name: str) -> str:
     """Return the suffix of a histogram's or summary's sample after the metric's name."""
-    return next((end for end in _ENDS if name.endswith(end) and name not in _PLACES), "")
+    return next((end for end in _ENDS if name.endswith(end) and name not in _INDEXES), "")
 
 
 def _samples(known: KnownJob) -> Iterator[_Sample]:
@@ -269,7 +269,7 @@ def _buckets(
     """Yield a histogram, always with all bounds: a rate needs each from the beginning."""
     bucket = f"{name}_bucket"
     for last, text in bounds:
-        count = sum(number for place, number in times.buckets.items() if place <= last)
+        count = sum(number for index, number in times.buckets.items() if index <= last)
         yield bucket, {**labels, "le": text}, count
     yield bucket, {**labels, "le": "+Inf"}, times.count
     yield f"{name}_sum", labels, total

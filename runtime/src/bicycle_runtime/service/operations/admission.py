@@ -251,10 +251,8 @@ class _Use:
         needed, used = self._slots_needed(job.pool, job.slots), self._by_pool[job.pool]
         if total is None or used + needed <= total:
             return None
-        place = "this machine" if job.pool == LOCAL else job.pool
-        return (
-            f"needs {_count(needed)}; {max(total - used, 0)} of {total} slots on {place} are free"
-        )
+        pool = "this machine" if job.pool == LOCAL else job.pool
+        return f"needs {_count(needed)}; {max(total - used, 0)} of {total} slots on {pool} are free"
 
     def _slots_needed(self, pool: str, slots: int) -> int:
         """Return the slots that a job takes, at most all of its master."""

@@ -19,7 +19,7 @@ from bicycle_runtime.extraction.scripts import is_script
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.submitting import resumed_request, submit
 from bicycle_runtime.jobs.errors import JobRunningError
-from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.operations.resume import RESUME as RESUME_HERE
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -91,16 +91,16 @@ def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
             )  # fmt: skip
     _require_slots("submit", facts.slots)
     options = _request(facts, call.home).options
-    place = place_job(options, call.home, clock=call.clock, source=system_random())
-    former = place.folder.status()
+    location = locate_job(options, call.home, clock=call.clock, source=system_random())
+    former = location.folder.status()
     if former is not None and not former.state.is_final:
         for pid, started in (
             (former.pid, former.pid_started),
             (former.supervisor_pid, former.supervisor_started),
         ):
             if is_alive(pid, started):
-                raise JobRunningError(job=former.id, pid=pid, place=str(place.folder.path))
-    return msgspec.structs.replace(facts, name=place.job)
+                raise JobRunningError(job=former.id, pid=pid, location=str(location.folder.path))
+    return msgspec.structs.replace(facts, name=location.job)
 
 
 def _require_slots(kind: str, slots: int | None) -> None:

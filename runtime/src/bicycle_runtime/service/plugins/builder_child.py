@@ -47,9 +47,9 @@ def lock_command() -> list[str] | None:
     where = ["--only-binary", ":all:", "--find-links", "held", "--constraint", "held.txt"]
     if (uv := _uv()) is not None:
         # An option takes the place of the variable, for uv alone.
-        for places in chosen_variables(("UV_FIND_LINKS",)).values():
-            for place in places.replace(",", " ").split():
-                where += ["--find-links", place]
+        for sources in chosen_variables(("UV_FIND_LINKS",)).values():
+            for source in sources.replace(",", " ").split():
+                where += ["--find-links", source]
         return [*uv, "pip", "compile", "requirements.txt", "--python", sys.executable, "--no-cache",
                 "--quiet", "--generate-hashes", "--no-header", "--no-annotate",
                 "--output-file", "locked.txt", *where]  # fmt: skip

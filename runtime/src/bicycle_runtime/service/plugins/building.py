@@ -153,10 +153,10 @@ def _watch(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) ->
 def _size(folder: Path) -> int:
     """Return the bytes of all files; one that goes meanwhile counts as nothing."""
     total = 0
-    for place, _folders, names in os.walk(folder):
+    for location, _folders, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(f"{place}/{name}").st_size
+                total += os.lstat(f"{location}/{name}").st_size
     return total
 
 

@@ -131,10 +131,10 @@ def _write_wheel(folder: Path, name: str, version: str) -> None:
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: bicycle\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",
     }
-    record = "".join(f"{place},{_digest(text)},{len(text)}\n" for place, text in content.items())
+    record = "".join(f"{path},{_digest(text)},{len(text)}\n" for path, text in content.items())
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        for place, text in {**content, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-            archive.writestr(place, text)
+        for path, text in {**content, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
+            archive.writestr(path, text)
 
 
 def _digest(text: str) -> str:

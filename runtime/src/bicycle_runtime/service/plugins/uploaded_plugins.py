@@ -146,7 +146,7 @@ class Plugins:
         if not self._receiving.acquire(blocking=False):
             raise SERVICE_BUSY(waiting=_RECEIVING_MAX)
         try:
-            with self._place_of_upload() as folder:
+            with self._upload_folder() as folder:
                 return self._receive(
                     folder, name, wheel, lock, owner=owner, is_shared=is_shared, may_lock=may_lock
                 )
@@ -191,7 +191,7 @@ class Plugins:
         return _digest_of(self._home, environment)
 
     @contextmanager
-    def _place_of_upload(self) -> Iterator[Path]:
+    def _upload_folder(self) -> Iterator[Path]:
         uploads = _folder(self._home) / _UPLOADS
         own_folder(uploads)
         with tempfile.TemporaryDirectory(dir=uploads, prefix=".", ignore_cleanup_errors=True) as at:
@@ -220,9 +220,9 @@ class Plugins:
             title = f"{facts.name} {facts.version}"
             raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(facts.missing))
         digest = _digest(facts, lock, "" if is_shared else owner)
-        place = folder.parent / digest
+        path = folder.parent / digest
         with contextlib.suppress(OSError):  # The same files wait there already.
-            content.rename(place)
+            content.rename(path)
         return InstallFacts(
             digest=digest, file=name, owner=owner, has_lock=lock is not None,
             needs_lock=lock is None and bool(facts.missing),
@@ -267,16 +267,16 @@ def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
     Raises:
         PLUGIN_UNKNOWN: there is none of this digest.
     """
-    place = _folder(home) / digest / _FACTS_FILE
-    if not _DIGEST.fullmatch(digest) or not place.is_file():
+    path = _folder(home) / digest / _FACTS_FILE
+    if not _DIGEST.fullmatch(digest) or not path.is_file():
         raise PLUGIN_UNKNOWN(digest=digest[:100])
-    return decode_stored(place.read_bytes(), UploadedPlugin, path=str(place))
+    return decode_stored(path.read_bytes(), UploadedPlugin, path=str(path))
 
 
 def uploaded_plugins(home: Home) -> list[UploadedPlugin]:
     """Return all plugins, the last upload first, without jobs."""
-    places = _folder(home).glob(f"*/{_FACTS_FILE}")
-    found = [find_uploaded(home, path.parent.name) for path in places if _is_kept(path.parent)]
+    paths = _folder(home).glob(f"*/{_FACTS_FILE}")
+    found = [find_uploaded(home, path.parent.name) for path in paths if _is_kept(path.parent)]
     return sorted(found, key=lambda each: (-each.uploaded_ms, each.digest))
 
 
@@ -305,8 +305,8 @@ def install_plugin(
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
         BicycleError: a plugin cannot be loaded; it says where and why.
     """
-    place, upload = _folder(home) / facts.digest, _folder(home) / _UPLOADS / facts.digest
-    if _is_kept(place):
+    path, upload = _folder(home) / facts.digest, _folder(home) / _UPLOADS / facts.digest
+    if _is_kept(path):
         shutil.rmtree(upload, ignore_errors=True)
         return find_uploaded(home, facts.digest), False
     if not (upload / facts.file).is_file():
@@ -317,8 +317,8 @@ def install_plugin(
         shutil.copytree(upload, building)
         plugin = _build(building, facts, clock, build=build, extraction=extraction)
         replace_file(building / _FACTS_FILE, encode_stored(plugin))
-        building.rename(place)
-        sync_folder(place.parent)
+        building.rename(path)
+        sync_folder(path.parent)
     finally:
         shutil.rmtree(building, ignore_errors=True)
         shutil.rmtree(upload, ignore_errors=True)

@@ -253,12 +253,12 @@ class _Check:
 
     def _layout(self, entries: Iterable[zipfile.ZipInfo], directory_at: int) -> None:
         """Ensure that no two files share bytes: many may unpack the same ones."""
-        place = 0
+        position = 0
         for entry in sorted(entries, key=lambda entry: entry.header_offset):
-            self._refuse_if(entry.header_offset < place, "files in it overlap")
+            self._refuse_if(entry.header_offset < position, "files in it overlap")
             header = zipfile.sizeFileHeader  # type: ignore[attr-defined]  # The typeshed lacks it.
-            place = entry.header_offset + header + len(entry.orig_filename) + entry.compress_size
-        self._refuse_if(place > directory_at, "files in it overlap")
+            position = entry.header_offset + header + len(entry.orig_filename) + entry.compress_size
+        self._refuse_if(position > directory_at, "files in it overlap")
 
     def _info_folder(self, files: Mapping[str, zipfile.ZipInfo], name: str, version: str) -> str:
         found = {top for path in files if (top := path.partition("/")[0]).endswith(".dist-info")}

@@ -127,16 +127,16 @@ def processes(folder: Path = Path("/proc")) -> dict[int, _Found]:
     Args:
         folder: Where the kernel tells of them.
     """
-    read = ((int(place.name), _read(place)) for place in folder.glob("[0-9]*"))
+    read = ((int(each.name), _read(each)) for each in folder.glob("[0-9]*"))
     return {pid: process for pid, process in read if process is not None}
 
 
-def _read(place: Path) -> _Found | None:
+def _read(each: Path) -> _Found | None:
     """Return one process by its folder, None when it has ended."""
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     try:
-        head, _, rest = (place / "stat").read_text("utf-8", "replace").rpartition(")")
-        pages = int((place / "statm").read_text("ascii").split()[1])
+        head, _, rest = (each / "stat").read_text("utf-8", "replace").rpartition(")")
+        pages = int((each / "statm").read_text("ascii").split()[1])
     except (OSError, IndexError):
         return None
     fields = rest.split()

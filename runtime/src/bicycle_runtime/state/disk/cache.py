@@ -104,31 +104,31 @@ class DiskCache:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def read(self, place: bytes) -> bytes | None:
+    def read(self, entry_key: bytes) -> bytes | None:
         """Return the sealed bytes of a database key, or None."""
         try:
-            return self.get(place)
+            return self.get(entry_key)
         except Exception as error:
             if not is_from_rocksdb(error):
                 raise
-            return self._heal_space(error).get(place)
+            return self._heal_space(error).get(entry_key)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield sealed entries with ``start <= key < end``, in order."""
         assert self._space is not None
         entries = self._space.scan(start, end)
-        place: bytes | None = None
+        entry_key: bytes | None = None
         while True:
             try:
                 entry = next(entries, None)
             except SpaceError as error:
                 entries = self._heal_space(error).scan(
-                    start if place is None else place + b"\0", end
+                    start if entry_key is None else entry_key + b"\0", end
                 )
                 continue
             if entry is None:
                 return
-            place = entry[0]
+            entry_key = entry[0]
             yield entry
 
     def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
@@ -196,10 +196,10 @@ class DiskCache:
             self.marks = {n for n in self.marks | set(marks) if marks.get(n, True)}
             self._stale.clear()
 
-    def drop_stale(self, place: bytes) -> None:
+    def drop_stale(self, entry_key: bytes) -> None:
         """Note a stale entry of the time index, to be removed later."""
-        self._stale.append(place)
+        self._stale.append(entry_key)
 
 
-def _nowhere(place: bytes) -> bytes | None:
-    raise AssertionError(f"nothing is open to read {place!r} from")
+def _nowhere(entry_key: bytes) -> bytes | None:
+    raise AssertionError(f"nothing is open to read {entry_key!r} from")

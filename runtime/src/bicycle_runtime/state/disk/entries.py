@@ -153,7 +153,7 @@ class DiskMapEntries(MapEntries):
         if ordered is not None:
             is_new = self._enter(ordered, part)
         else:
-            self._place(part)  # Refuse unordered keys now, not when the epoch is written.
+            self._sort_key(part)  # Refuse unordered keys now, not when the epoch is written.
         self.stored[entry_key] = value
         self.touched.setdefault(entry_key, is_new)
         if self.expiry is not None:
@@ -214,7 +214,7 @@ class DiskMapEntries(MapEntries):
 
     def parts(self, key: Hashable) -> list[Any]:
         """Return the map keys that a key has, expired or not, in order."""
-        ordered = self._known_places(key)
+        ordered = self._known_sort_keys(key)
         if ordered is not None:
             return self._parts_at(ordered)
         return [
@@ -251,7 +251,7 @@ class DiskMapEntries(MapEntries):
         self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
     ) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of a key's map in key order, each as it is when reached."""
-        ordered = self._known_places(key)
+        ordered = self._known_sort_keys(key)
         if ordered is None:
             yield from self._scan_disk(key, start, end, prefix)
             return
@@ -264,14 +264,14 @@ class DiskMapEntries(MapEntries):
 
     def first(self, key: Hashable) -> Any:
         """Return the first map key of a key, in key order, or ``MISSING``."""
-        ordered = self._known_places(key)
+        ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             return next((part for part, _ in self.scan(key)), NO_BOUND)
         return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return a list of the entries that ``scan`` yields."""
-        ordered = self._known_places(key)
+        ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             return list(self.scan(key, start, end))
         peek = self.stored.peek
@@ -279,7 +279,7 @@ class DiskMapEntries(MapEntries):
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove and return the entries that ``between`` returns."""
-        ordered = self._known_places(key)
+        ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             found = self.between(key, start, end)
             for part, _ in found:
@@ -370,7 +370,7 @@ class DiskMapEntries(MapEntries):
             self._fresh_count = len(touched)
         return self._fresh.get(key, ())
 
-    def _known_places(self, key: Hashable) -> list[Any] | None:
+    def _known_sort_keys(self, key: Hashable) -> list[Any] | None:
         """Return the places of all map keys of a key, in order; None where there are many."""
         ordered = self._sorted.get(key)
         if ordered is not None:
@@ -382,8 +382,8 @@ class DiskMapEntries(MapEntries):
         entries = list(islice(self._entries(key), count + 1))
         if len(entries) > count:
             return None
-        hold, place = self.stored.hold, self._place
-        ordered = [place(part) for _, part, data in entries if hold((key, part), data)]
+        hold, sort_key = self.stored.hold, self._sort_key
+        ordered = [sort_key(part) for _, part, data in entries if hold((key, part), data)]
         self._sorted[key] = ordered
         del self._scans[key]
         return ordered

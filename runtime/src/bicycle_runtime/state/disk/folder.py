@@ -150,8 +150,8 @@ class LocalFolder:
         assert self._space is not None
         self._cache.stand_on(self._space, groups, self._heal)
 
-    def _open_space(self, place: Path) -> RocksSpace:
-        return RocksSpace.open_space(place, self._identity, self._cache.settings)
+    def _open_space(self, path: Path) -> RocksSpace:
+        return RocksSpace.open_space(path, self._identity, self._cache.settings)
 
     def _anew(self, bases: Sequence[StateRef] = ()) -> None:
         """Replace the space by a new one with the entries of the bases."""
@@ -160,13 +160,13 @@ class LocalFolder:
         self._close_space()
         self._known = {}
         try:
-            place = self._claimed.renew()
+            path = self._claimed.renew()
             if bases:
                 self._space, self._known = restore(
-                    self._files, bases, groups, place=place, open_space=self._open_space
+                    self._files, bases, groups, path=path, open_space=self._open_space
                 )
             else:
-                self._space = self._open_space(place)
+                self._space = self._open_space(path)
         except (SpaceError, OSError) as error:
             raise self._local_error(error) from error
 
@@ -316,13 +316,13 @@ class LocalFolder:
         """Link the space at a sealed state; return a function that writes a base of it."""
         assert self._space is not None
         assert self._claimed is not None
-        place = self._claimed.scratch(f"{folder.epoch}")
+        path = self._claimed.scratch(f"{folder.epoch}")
         try:
-            self._space.checkpoint(place)
+            self._space.checkpoint(path)
         except SpaceError as error:
             self._tell("base_not_begun", error=error)
             return None
-        return upload(state, place, self._known)
+        return upload(state, path, self._known)
 
     @staticmethod
     def _groups_of(state: RangeState) -> range:
@@ -334,7 +334,7 @@ _SHARE_MIN = 0.25  # A base of which less is needed is copied from, not taken wh
 
 def restore(
     files: SealedFiles, bases: Sequence[StateRef], groups: range,
-    *, place: Path, open_space: Callable[[Path], RocksSpace],
+    *, path: Path, open_space: Callable[[Path], RocksSpace],
 ) -> tuple[RocksSpace, dict[str, SstRef]]:  # fmt: skip
     """Return a space with some key groups of bases, not yet at a checkpoint id.
 
@@ -342,7 +342,7 @@ def restore(
         files: The operator's.
         bases: All databases among the files of a sealed state.
         groups: The key groups.
-        place: An empty place for the folder.
+        path: An empty place for the folder.
         open_space: Opens a folder.
 
     Returns:
@@ -358,9 +358,9 @@ def restore(
     with watch(files.operator, sum(ref.total_bytes for ref in bases)) as progress:
         if seed is not None:
             index = indexes[seed.path]
-            bring(files, index, place, progress=progress, is_linked=False)
+            bring(files, index, path, progress=progress, is_linked=False)
             known = {sst.name: sst for sst in index.ssts}
-        space = open_space(place)
+        space = open_space(path)
         if seed is not None and groups_in(seed, groups) != range(*indexes[seed.path].groups):
             space.keep_only(groups_in(seed, groups))
         for number, ref in enumerate(ref for ref in bases if ref is not seed):

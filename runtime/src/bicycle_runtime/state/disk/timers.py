@@ -186,8 +186,8 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         start = state_start(self._groups[key], self._name)
         first = start + key_start(key)
         found = {
-            key_in(place[len(start) :], data)[1]
-            for place, data in self._cache.scan(first, behind_key(first))
+            key_in(index_entry[len(start) :], data)[1]
+            for index_entry, data in self._cache.scan(first, behind_key(first))
         }
         for entry_key in self.stored.touched:
             if entry_key[0] == key:
@@ -347,12 +347,14 @@ class DiskExpiry(Expiry):
         limit = (now - self.ttl_ms) // self._width * self._width
         yield from self._due_of_epoch(limit)
         start = index_start(self._name)
-        for place, raw in self._cache.scan(start, start + key_bytes(max(limit, UNKNOWN_MS + 1))):
+        for index_entry, raw in self._cache.scan(
+            start, start + key_bytes(max(limit, UNKNOWN_MS + 1))
+        ):
             entry_key = indexed_key(raw)
             stamp = self.stamps.get(entry_key)
-            if stamp is None or place != index_key(self._name, stamp, entry_key):
+            if stamp is None or index_entry != index_key(self._name, stamp, entry_key):
                 if entry_key not in self.stored.touched:
-                    self._cache.drop_stale(place)
+                    self._cache.drop_stale(index_entry)
             elif stamp == UNKNOWN_MS:
                 self.renew(entry_key)
             elif stamp < limit:
@@ -380,13 +382,13 @@ class DiskExpiry(Expiry):
     def _first_sealed(self, start: bytes) -> list[int]:
         """Return the first sealed time in a list, or an empty list."""
         index = self._cache.scan(start, behind(index_start(self._name)))
-        for position, (place, raw) in enumerate(index):
+        for position, (index_entry, raw) in enumerate(index):
             entry_key = indexed_key(raw)
             stamp = self.stamps.get(entry_key)
-            is_valid = stamp is not None and place == index_key(self._name, stamp, entry_key)
+            is_valid = stamp is not None and index_entry == index_key(self._name, stamp, entry_key)
             # To wake up too early is harmless, to look at everything is not.
             if is_valid or position == _STALE_MAX:
-                return [indexed_time(place, self._name)]
+                return [indexed_time(index_entry, self._name)]
         return []
 
     def _stamp_of(self, entry_key: Any) -> int | None:

@@ -233,8 +233,8 @@ class UndoList(list[Any]):
 
     def _withdraw(self, item: Any) -> None:
         # Other attempts may have put theirs behind it; equal items are not the same.
-        place = next(at for at in range(len(self) - 1, -1, -1) if self[at] is item)
-        del self[place]
+        index = next(at for at in range(len(self) - 1, -1, -1) if self[at] is item)
+        del self[index]
 
 
 # --- dicts ---------------------------------------------------------------------------------------

@@ -74,30 +74,30 @@ _TELL_SECONDS = 5.0
 # --- writing ---------------------------------------------------------------------------------
 
 
-def upload(state: RangeState, place: Path, known: dict[str, SstRef]) -> Make:
+def upload(state: RangeState, path: Path, known: dict[str, SstRef]) -> Make:
     """Return a function that uploads a checkpoint of a database and removes it here.
 
     Args:
         state: The sealed state that the checkpoint holds.
-        place: Folder of the checkpoint.
+        path: Folder of the checkpoint.
         known: The known files of the database by their names; gets the written files.
     """
     sealed = {sst.path: sst for ref in state.files for sst in ref.ssts}
-    return partial(_upload, place, known, sealed)
+    return partial(_upload, path, known, sealed)
 
 
 def _upload(
-    place: Path, known: dict[str, SstRef], sealed: Mapping[str, SstRef], folder: BaseFolder
+    path: Path, known: dict[str, SstRef], sealed: Mapping[str, SstRef], folder: BaseFolder
 ) -> None:
     try:
         by_digest = {sst.digest: sst for sst in sealed.values()}
         ssts = []
-        for file in sorted(place.glob(_SST)):
+        for file in sorted(path.glob(_SST)):
             sst = known.get(file.name)
             if sst is None or sst.path not in sealed:
                 sst = _write(file, by_digest, folder)
             ssts.append(sst)
-        files = {file.name: file.read_bytes() for name in _SMALL_FILES for file in place.glob(name)}
+        files = {file.name: file.read_bytes() for name in _SMALL_FILES for file in path.glob(name)}
         groups = (folder.groups.start, folder.groups.stop)
         folder.finish(
             BaseIndex(
@@ -107,7 +107,7 @@ def _upload(
         known.clear()
         known.update({sst.name: sst for sst in ssts})
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(file: Path, by_digest: Mapping[str, SstRef], folder: BaseFolder) -> SstRef:
@@ -248,10 +248,10 @@ def mount(
         StateFileError: a file is missing or damaged.
     """
     with tempfile.TemporaryDirectory(prefix="bicycle-base-", ignore_cleanup_errors=True) as name:
-        place = Path(name)
-        bring(files, index, place, progress=progress or _nobody, is_linked=True)
+        path = Path(name)
+        bring(files, index, path, progress=progress or _nobody, is_linked=True)
         try:
-            space = RocksSpace.open_for_reading(place, StateSettings())
+            space = RocksSpace.open_for_reading(path, StateSettings())
         except SpaceError as error:
             raise damage_of(files, ref, error) from error
         try:

@@ -239,7 +239,7 @@ class RocksSpace:
                     name = _times_of(change_set.name)
                     if change_set.name.startswith(_ENTRIES) and name in marks:
                         found = timed.get((change_set.group, name))
-                        untimed.setdefault(name, []).extend(_places_of_times(change_set, found))
+                        untimed.setdefault(name, []).extend(_keys_of_times(change_set, found))
                 yield change_sets
 
         self.apply(looked_at(), checkpoint_id, indexes)
@@ -421,7 +421,7 @@ def _put_in_indexes(
                 batch.put(db_key, data)
 
 
-def _places_of_times(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
+def _keys_of_times(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
     """Return the database keys of missing times for the entries of a change set."""
     known = () if times is None else _KEYS.decode_list(bytes(times.keys))
     start = state_start(change_set.group, _times_of(change_set.name))

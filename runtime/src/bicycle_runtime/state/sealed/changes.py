@@ -138,11 +138,11 @@ def merge_change_sets(files: Iterable[Sequence[ChangeSet]]) -> list[ChangeSet]:
     merged: dict[tuple[int, str], _Merged] = {}
     for change_sets in files:
         for change_set in change_sets:
-            place = (change_set.group, change_set.name)
-            if change_set.is_full or place not in merged:
-                merged[place] = _Merged(is_full=change_set.is_full)
-            merged[place].add(change_set)
-    return [merged[place].change_set(*place) for place in sorted(merged)]
+            identity = (change_set.group, change_set.name)
+            if change_set.is_full or identity not in merged:
+                merged[identity] = _Merged(is_full=change_set.is_full)
+            merged[identity].add(change_set)
+    return [merged[identity].change_set(*identity) for identity in sorted(merged)]
 
 
 def full_change_sets(change_sets: Iterable[ChangeSet]) -> list[ChangeSet]:

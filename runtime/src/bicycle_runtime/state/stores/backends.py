@@ -119,7 +119,7 @@ def _made_by_extension(settings: StateSettings, job_url: str) -> StateSpace:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise STATE_BACKEND_UNUSABLE(
-            backend=settings.backend, place=settings.factory, reason=reason
+            backend=settings.backend, factory=settings.factory, reason=reason
         ) from error
     return made
 

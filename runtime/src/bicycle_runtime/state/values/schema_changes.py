@@ -274,13 +274,13 @@ class _Taker:
     old: Schema
     new: Schema
     parts: list[_Part]
-    _places: dict[str, int] = field(init=False)
+    _stored_names: dict[str, int] = field(init=False)
     _omitted: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         first = int(self.old["form"] == "array" and self.old.get("tag") is not None)
         names = [each["name"] for each in self.old["fields"]]
-        self._places = {name: first + index for index, name in enumerate(names)}
+        self._stored_names = {name: first + index for index, name in enumerate(names)}
         self._omitted = {
             each["name"]: each["default"]
             for each in self.old["fields"]
@@ -322,7 +322,7 @@ class _Taker:
         if isinstance(raw, dict):
             value = raw.get(part.source, _MISSING)
         else:
-            stored_name = self._places[part.source]
+            stored_name = self._stored_names[part.source]
             value = raw[stored_name] if stored_name < len(raw) else _MISSING
         if value is _MISSING:
             return self._omitted.get(part.source, _MISSING)

@@ -218,8 +218,10 @@ def match(
 
     def claim(names_of: Callable[[DeclaredState], Iterable[str]]) -> None:
         for each in declared:
-            places = [(each.space, name) for name in names_of(each)]
-            stored_name = next((stored_name for stored_name in places if stored_name in free), None)
+            candidates = [(each.space, name) for name in names_of(each)]
+            stored_name = next(
+                (stored_name for stored_name in candidates if stored_name in free), None
+            )
             if stored_name is not None and (each.space, each.name) not in found:
                 found[each.space, each.name] = free.pop(stored_name)
 

@@ -138,22 +138,22 @@ def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
     if mark != MARK:
         raise ValueError(f"a beacon begins with byte {mark:#04x} instead of 0x0d")
     markers = []
-    place = at + 6
+    position = at + 6
     for _ in range(count):
-        if len(data) <= place:
+        if len(data) <= position:
             return None
-        tail = place + 1 + data[place]
+        tail = position + 1 + data[position]
         if len(data) < tail + _MARKER_TAIL.size:
             return None
         shard_id, sequence, timestamp_ms, running = _MARKER_TAIL.unpack_from(data, tail)
-        key = _key(data[place + 1 : tail])
+        key = _key(data[position + 1 : tail])
         markers.append(Marker(key, shard_id, sequence, timestamp_ms, running))
-        place = tail + _MARKER_TAIL.size
-    if len(data) <= place:
+        position = tail + _MARKER_TAIL.size
+    if len(data) <= position:
         return None
-    if data[place] != MARK:
-        raise ValueError(f"a beacon ends with byte {data[place]:#04x} instead of 0x0d")
-    return Beacon(remaining, tuple(markers), place + 1 - at)
+    if data[position] != MARK:
+        raise ValueError(f"a beacon ends with byte {data[position]:#04x} instead of 0x0d")
+    return Beacon(remaining, tuple(markers), position + 1 - at)
 
 
 def stream_prefix(key: StreamKey, shard_id: int) -> bytes:

@@ -123,7 +123,7 @@ class FileStreamer(Streamer):
         self.path = Path(uri.node)
 
     @property
-    def place(self) -> Hashable:
+    def identity(self) -> Hashable:
         return self.path.resolve()
 
     async def _open(self) -> None:

@@ -164,15 +164,15 @@ class FileView:
             CutOffError: the file ends in the head.
             FileFormatError: no message begins there.
         """
-        length, place = self.gather(offset, 1)
-        rest, place = self.gather(place, length[0] + 8 + FIXED.size)
+        length, position = self.gather(offset, 1)
+        rest, position = self.gather(position, length[0] + 8 + FIXED.size)
         prefix = length + rest[: length[0] + 8]
         try:
             key, shard_id = stream_of(prefix)
         except ValueError as error:
             raise self.damage(offset, str(error)) from None
         sequence, timestamp_ms, size = FIXED.unpack_from(rest, length[0] + 8)
-        return Head(key, shard_id, sequence, timestamp_ms, size, place, offset)
+        return Head(key, shard_id, sequence, timestamp_ms, size, position, offset)
 
     def end_of(self, head: Head) -> int:
         """Return where a message ends; CutOffError when the file ends before."""

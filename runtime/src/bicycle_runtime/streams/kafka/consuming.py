@@ -178,9 +178,9 @@ class KafkaConsumer(ThreadConsumer):
         return items
 
     def _unreadable(self, found: Any) -> StreamError:
-        place = f"message {found.offset()} of {found.topic()}/{found.partition()}"
+        message = f"message {found.offset()} of {found.topic()}/{found.partition()}"
         return READ_FAILED(
-            address=self.address, reason=f"{place}: the name of a header is not UTF-8"
+            address=self.address, reason=f"{message}: the name of a header is not UTF-8"
         )
 
     def _renew_if_deaf(self) -> None:
@@ -198,8 +198,10 @@ class KafkaConsumer(ThreadConsumer):
             self._note_revoked(held)
             self._subscribe()
         else:
-            places = {_stream(each): each.offset for each in old.position(held) if each.offset >= 0}
-            self._assign(_places(self._begins | places))
+            partitions = {
+                _stream(each): each.offset for each in old.position(held) if each.offset >= 0
+            }
+            self._assign(_partitions(self._begins | partitions))
         Thread(target=old.close, name="kafka-close", daemon=True).start()
 
     def _move_client(self, target: SeqPos | int) -> bool:
@@ -264,7 +266,7 @@ class KafkaConsumer(ThreadConsumer):
         positions = {stream: found[stream] for stream in revoked & found.keys()}
         if positions and not self._is_transactional:
             with contextlib.suppress(KafkaException):
-                client.commit(offsets=_places(positions), asynchronous=False)
+                client.commit(offsets=_partitions(positions), asynchronous=False)
                 self._committed |= positions
         self._note_revoked(partitions)
 
@@ -302,7 +304,7 @@ class KafkaConsumer(ThreadConsumer):
     async def _commit(self) -> None:
         self._drop_revoked()
         if positions := self._find_uncommitted():
-            offsets = _places(positions)
+            offsets = _partitions(positions)
             await self._in_thread(
                 self._patiently, lambda: self._client.commit(offsets=offsets, asynchronous=False)
             )
@@ -334,7 +336,7 @@ class KafkaConsumer(ThreadConsumer):
         if self._is_torn or not is_member:
             yield None
         else:
-            yield _places(positions), member
+            yield _partitions(positions), member
             self._committed |= positions
 
     async def go_back(self) -> None:
@@ -350,13 +352,13 @@ class KafkaConsumer(ThreadConsumer):
         if not held:  # It is about to be given some.
             return
         found = self._patiently(lambda: self._client.committed(held, timeout=self._timeout_s))
-        places = [place for place in found if place.offset >= 0]
+        partitions = [partition for partition in found if partition.offset >= 0]
         if not self._shares:
-            self._assign(places)
+            self._assign(partitions)
             return
         self._at_end.clear()
-        for place in places:
-            self._patiently(partial(self._client.seek, place))
+        for partition in partitions:
+            self._patiently(partial(self._client.seek, partition))
 
     def _unacknowledged_count(self) -> int:
         return sum(map(len, self._given.values())) if self._shares else 0
@@ -365,7 +367,7 @@ class KafkaConsumer(ThreadConsumer):
         self._client.close()
 
 
-def _places(positions: Mapping[Stream, int]) -> list[TopicPartition]:
+def _partitions(positions: Mapping[Stream, int]) -> list[TopicPartition]:
     return [TopicPartition(*stream, position) for stream, position in positions.items()]
 
 

@@ -131,9 +131,9 @@ class KafkaAdmin(StreamAdmin):
         self, reader: confluent_kafka.Consumer, key: StreamKey, number: int
     ) -> tuple[int, int]:
         """Return the begin and end of a partition, or raise an error in time."""
-        place, timeout_s = _place(key, number), self._timeout_s
+        partition, timeout_s = _partition(key, number), self._timeout_s
         begin, end = self._cluster.patiently(
-            lambda: reader.get_watermark_offsets(place, timeout=timeout_s)
+            lambda: reader.get_watermark_offsets(partition, timeout=timeout_s)
         )
         return begin, end
 
@@ -188,12 +188,12 @@ class KafkaAdmin(StreamAdmin):
         described = self._client.describe_consumer_groups(names, request_timeout=self._timeout_s)
         for name in names:
             members = sum(
-                any(place.topic == key for place in member.assignment.topic_partitions)
+                any(partition.topic == key for partition in member.assignment.topic_partitions)
                 for member in described[name].result().members
             )
-            places = [_place(key, number) for number in spans]
+            partitions = [_partition(key, number) for number in spans]
             [kept] = self._client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(name, places)], request_timeout=self._timeout_s
+                [ConsumerGroupTopicPartitions(name, partitions)], request_timeout=self._timeout_s
             ).values()
             positions = {p.partition: p.offset for p in kept.result().topic_partitions}
             if members or any(position >= 0 for position in positions.values()):
@@ -236,7 +236,7 @@ class KafkaAdmin(StreamAdmin):
                 ) from None
 
 
-def _place(key: StreamKey, number: int, offset: int = OFFSET_INVALID) -> TopicPartition:
+def _partition(key: StreamKey, number: int, offset: int = OFFSET_INVALID) -> TopicPartition:
     return TopicPartition(key, number, offset)
 
 
@@ -252,15 +252,15 @@ def _last_times(
     The last offsets may be those of marks of transactions, so that some before them are read, too.
     """
     found: dict[int, int] = {}
-    places = [_place(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
-    open_places = {place.partition for place in places}
-    reader.assign(places)
+    partitions = [_partition(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
+    open_partitions = {partition.partition for partition in partitions}
+    reader.assign(partitions)
     deadline = SystemClock().monotonic() + patience_s
-    while open_places and SystemClock().monotonic() < deadline:
-        for message in reader.consume(_TAIL * len(places), timeout=_POLL_S):
+    while open_partitions and SystemClock().monotonic() < deadline:
+        for message in reader.consume(_TAIL * len(partitions), timeout=_POLL_S):
             number = message.partition()
             if message.error() is not None:  # The end.
-                open_places.discard(number)
+                open_partitions.discard(number)
             elif number is not None:
                 found[number] = max(found.get(number, 0), message.timestamp()[1])
     return found

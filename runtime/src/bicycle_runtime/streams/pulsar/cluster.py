@@ -51,10 +51,10 @@ class Cluster:
         self.options = options
         self._timeout_s = max(1, options.connect_timeout_ms // 1_000)
         self._tls = options.tls_context(str(uri), TLS_PROTOCOL)
-        places = uri.places(PORT if self._tls is None else _TLS_PORT)
-        names = ",".join(f"{_host_text(host)}:{port}" for host, port in places)
+        hosts = uri.hosts(PORT if self._tls is None else _TLS_PORT)
+        names = ",".join(f"{_host_text(host)}:{port}" for host, port in hosts)
         self._service_url = f"{uri.protocol}://{names}"
-        host = _host_text(places[0][0])
+        host = _host_text(hosts[0][0])
         by_itself = f"http://{host}:{_ADMIN_PORT}"
         if self._tls is not None:
             by_itself = f"https://{host}:{_ADMIN_TLS_PORT}"

@@ -94,14 +94,14 @@ class PulsarConsumer(ThreadConsumer):
             for stream, topic in self._topics().items()
             if not self._assigned or stream in self._assigned
         }
-        places: dict[Stream, SeqPos] = {}
+        targets: dict[Stream, SeqPos] = {}
         for stream, shard in wanted.items():
             if isinstance(target, int | At):
                 found = shard.find(target)
-                places[stream] = END if found is None else At(found)
+                targets[stream] = END if found is None else At(found)
             else:
-                places[stream] = target
-        if isinstance(target, int | At) and all(place is END for place in places.values()):
+                targets[stream] = target
+        if isinstance(target, int | At) and all(each is END for each in targets.values()):
             return False
         if self._shares:
             self._shares = self._keeps = False
@@ -112,7 +112,7 @@ class PulsarConsumer(ThreadConsumer):
         for stream, shard in wanted.items():
             if self._keeps and stream not in self._shards:
                 shard.subscribe(self.subscription)
-            shard.move(places[stream])
+            shard.move(targets[stream])
         self._shards = wanted
         return True
 
@@ -269,8 +269,8 @@ class _Shard:
             self.read_from(position)
             return
         self._first = position.sequence if isinstance(position, At) else 0
-        place = pulsar.MessageId.earliest if position is BEGINNING else pulsar.MessageId.latest
-        self._subscribed.seek(id_of(self._first) if isinstance(position, At) else place)
+        edge = pulsar.MessageId.earliest if position is BEGINNING else pulsar.MessageId.latest
+        self._subscribed.seek(id_of(self._first) if isinstance(position, At) else edge)
 
     def take(self, count_max: int, wait_ms: int) -> list[Message | StreamError]:
         """Return messages that are there; waits so long for the first."""
@@ -281,9 +281,9 @@ class _Shard:
         try:
             while len(items) < count_max:
                 found = receive(0 if items else wait_ms)
-                place = found.message_id()
+                message_id = found.message_id()
                 try:
-                    sequence = sequence_of(place)
+                    sequence = sequence_of(message_id)
                 except ValueError as error:
                     items.append(
                         POSITION_UNUSABLE(address=self._cluster.address, id=str(error), key=key)
@@ -291,13 +291,13 @@ class _Shard:
                     continue
                 is_again = sequence < self._first or sequence in self.given
                 if keeps:
-                    self.given[sequence] = place
+                    self.given[sequence] = message_id
                 if is_again:  # A connection was lost: what was not told to be done comes again.
                     continue
                 if not self._shares:
                     self._first = sequence + 1
-                place = (key, shard_id, sequence, time_of(found))
-                items.append(Message(*place, found.data() or b"", *_head_of(found)))
+                head = (key, shard_id, sequence, time_of(found))
+                items.append(Message(*head, found.data() or b"", *_head_of(found)))
         except pulsar.Timeout:
             return items  # There are no more.
         return items

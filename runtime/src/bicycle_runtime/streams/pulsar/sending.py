@@ -85,15 +85,15 @@ class PulsarSender(QueuedSender):
     async def _write(self, batch: list[Pending]) -> None:
         answers = _Answers(len(batch))
         for pending in batch:
-            place = pending.place
-            if place not in self._producers:
+            shard = pending.shard
+            if shard not in self._producers:
                 try:
-                    self._producers[place] = await asyncio.to_thread(self._make, *place)
+                    self._producers[shard] = await asyncio.to_thread(self._make, *shard)
                 except StreamError as error:  # Others have their topics.
                     self.refuse(pending, error)
                     answers.skip()
                     continue
-            self._hand_over(self._producers[place], pending, answers)
+            self._hand_over(self._producers[shard], pending, answers)
         await answers.all_there()
         for answer in answers.found:
             self._settle(*answer)
@@ -120,7 +120,7 @@ class PulsarSender(QueuedSender):
             reason = f"it is at {error}, which has no sequence number"
             self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
             return
-        pending.receipt = Receipt(*pending.place, sequence, time_ms)
+        pending.receipt = Receipt(*pending.shard, sequence, time_ms)
 
     def _make(self, key: StreamKey, shard_id: int) -> Any:
         """Return a producer of a shard; on a thread."""

@@ -46,8 +46,8 @@ class PulsarStreamer(Streamer):
         self._cluster = Cluster(uri, options)
 
     @property
-    def place(self) -> Hashable:
-        return super().place, self.options.namespace
+    def identity(self) -> Hashable:
+        return super().identity, self.options.namespace
 
     async def _open(self) -> None:
         await asyncio.to_thread(self._cluster.open)

@@ -100,7 +100,7 @@ class Connection:
         self.options = options
         self.is_cluster = False
         self._random = system_random()
-        self._places = uri.places(PORT)
+        self._hosts = uri.hosts(PORT)
         timeout_s = options.connect_timeout_ms / 1_000
         self._words: dict[str, Any] = {
             "username": options.username,
@@ -126,7 +126,7 @@ class Connection:
             if self.is_cluster:
                 await self.close()
                 await self._open_cluster()
-            elif len(self._places) > 1:
+            elif len(self._hosts) > 1:
                 raise no_cluster(self.address)
         except BaseException as error:
             if self.redis is not None:
@@ -139,7 +139,7 @@ class Connection:
 
     async def _first_answer(self) -> bytes:
         """Connect to the first node that responds, and return its cluster information."""
-        for number, (host, port) in enumerate(self._places, start=1):
+        for number, (host, port) in enumerate(self._hosts, start=1):
             self.redis = Redis(host=host, port=port, db=self.options.db, **self._words)
             self.redis.response_callbacks = {}  # Answers come as they are.
             try:
@@ -149,7 +149,7 @@ class Connection:
                 return b""  # This user may not ask.
             except LOST as error:
                 is_refusal = isinstance(error, AuthenticationError | AuthorizationError)
-                if is_refusal or number == len(self._places):
+                if is_refusal or number == len(self._hosts):
                     raise
                 await self.close()
             else:
@@ -157,7 +157,7 @@ class Connection:
         raise AssertionError("an address has a node")
 
     async def _open_cluster(self) -> None:
-        nodes = [ClusterNode(host, port) for host, port in self._places]
+        nodes = [ClusterNode(host, port) for host, port in self._hosts]
         self.redis = RedisCluster(startup_nodes=nodes, **self._words)
         await self.redis.initialize()
         as_they_come(self.redis.response_callbacks)

@@ -33,7 +33,7 @@ from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
 from bicycle_runtime.streams.redis.ids import id_of, redis_key
 from bicycle_runtime.streams.redis.options import RedisOptions
-from bicycle_runtime.streams.redis.places import Place, Places, entry_message
+from bicycle_runtime.streams.redis.shards import Shard, Shards, entry_message
 
 __all__ = [
     "Done",
@@ -77,7 +77,7 @@ class Group:
         if self._shares:
             self._given.add(entry)
 
-    async def join(self, place: Place, start: str) -> bytes:
+    async def join(self, shard: Shard, start: str) -> bytes:
         """Create the group if it is missing, and return the id after which it continues.
 
         Raises:
@@ -86,23 +86,23 @@ class Group:
         begin = "0" if start == "earliest" else "$"
         make = ("MKSTREAM",) if self._options.make_stream else ()
         try:
-            await self._connection.call("XGROUP", "CREATE", place.name, self._name, begin, *make)
+            await self._connection.call("XGROUP", "CREATE", shard.name, self._name, begin, *make)
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
-                raise STREAM_MISSING(address=self._connection.address, key=place.key) from None
-        return await self._position(place)
+                raise STREAM_MISSING(address=self._connection.address, key=shard.key) from None
+        return await self._position(shard)
 
-    async def _position(self, place: Place) -> bytes:
-        for found in await self._connection.call("XINFO", "GROUPS", place.name):
+    async def _position(self, shard: Shard) -> bytes:
+        for found in await self._connection.call("XINFO", "GROUPS", shard.name):
             facts = dict(zip(found[::2], found[1::2], strict=True))
             if facts[b"name"] == self._name.encode():
                 position: bytes = facts[b"last-delivered-id"]
                 return position
-        raise STREAM_MISSING(address=self._connection.address, key=place.key)
+        raise STREAM_MISSING(address=self._connection.address, key=shard.key)
 
-    async def read(self, places: list[Place], count: int, block_ms: int | None) -> Any:
+    async def read(self, shards: list[Shard], count: int, block_ms: int | None) -> Any:
         """Return entries for this member: earlier undone ones, claimed ones, new ones."""
-        names = [place.name for place in places]
+        names = [shard.name for shard in shards]
         if self._history is not None:
             answer = await self._own_history(self._history, names, count)
             if any(entries for _, entries in answer):
@@ -163,20 +163,20 @@ class Group:
                     "XGROUP", "CREATE", name, self._name, ids[-1], "MKSTREAM"
                 )
 
-    async def leave(self, places: list[Place]) -> None:
+    async def leave(self, shards: list[Shard]) -> None:
         """Release this member's undone entries to other members, without waiting."""
-        for place in places:
+        for shard in shards:
             pending = await self._connection.call(
-                "XPENDING", place.name, self._name, "-", "+", _PENDING_COUNT, self._consumer
+                "XPENDING", shard.name, self._name, "-", "+", _PENDING_COUNT, self._consumer
             )
             if ids := [each[0] for each in pending]:
                 await self._connection.call(
-                    "XCLAIM", place.name, self._name, self._consumer, 0, *ids,
+                    "XCLAIM", shard.name, self._name, self._consumer, 0, *ids,
                     "IDLE", _YEAR_MS, "JUSTID",
                 )  # fmt: skip
             elif self._options.consumer_id is None:
                 await self._connection.call(
-                    "XGROUP", "DELCONSUMER", place.name, self._name, self._consumer
+                    "XGROUP", "DELCONSUMER", shard.name, self._name, self._consumer
                 )
 
     def refuse_unacknowledged(self) -> None:
@@ -249,8 +249,8 @@ class RedisConsumer(Consumer):
         super().__init__(connection.address, subscription, connection.options)
         self._connection = connection
         self._options = connection.options
-        self._places = Places(connection, subscription.keys)
-        self._reads: list[Place] = []
+        self._shards = Shards(connection, subscription.keys)
+        self._reads: list[Shard] = []
         self._done = Done(connection.options)
         self._group: Group | None = None
         if subscription.mode != "real-time":
@@ -270,17 +270,17 @@ class RedisConsumer(Consumer):
                 hint="name the streams",
             )
         consumer = cls(connection, subscription)
-        for place in await consumer._places.discover(at_once=True):
-            await consumer._begin(place, start=subscription.start)
+        for shard in await consumer._shards.discover(at_once=True):
+            await consumer._begin(shard, start=subscription.start)
         return consumer
 
-    async def _begin(self, place: Place, *, start: str) -> None:
+    async def _begin(self, shard: Shard, *, start: str) -> None:
         """Fix where a place is read from."""
         if self._group is not None:
-            place.last_id = await self._group.join(place, start)
+            shard.last_id = await self._group.join(shard, start)
         elif start == "latest":
-            place.last_id = await self._places.end_of(place)
-        self._reads.append(place)
+            shard.last_id = await self._shards.end_of(shard)
+        self._reads.append(shard)
 
     async def _fetch(self, count_max: int) -> list[Message]:
         self._refuse_unacknowledged()
@@ -302,9 +302,9 @@ class RedisConsumer(Consumer):
         """Return the next entries; wait for one unless the consumer ends at their end."""
         while True:
             await self._keep(self._done.due())
-            for place in await self._places.discover():
+            for shard in await self._shards.discover():
                 if not self._assigned:
-                    await self._begin(place, start="earliest")
+                    await self._begin(shard, start="earliest")
             try:
                 items = await self._ask()
             except ResponseError as error:
@@ -314,17 +314,17 @@ class RedisConsumer(Consumer):
                         problem=str(error),
                         hint="correct the cause that the server reports",
                     ) from None
-                for place in self._reads:  # The server was emptied: all in it is new.
-                    place.last_id = await self._group_anew(place)
+                for shard in self._reads:  # The server was emptied: all in it is new.
+                    shard.last_id = await self._group_anew(shard)
                 continue
             if items:
                 return items
             if not self.subscription.is_live:
                 raise StreamEndedError(address=self.address)
 
-    async def _group_anew(self, place: Place) -> bytes:
+    async def _group_anew(self, shard: Shard) -> bytes:
         assert self._group is not None, "only groups can be gone"
-        return await self._group.join(place, "earliest")
+        return await self._group.join(shard, "earliest")
 
     async def _ask(self) -> list[Message | StreamError]:
         count = self._options.batch_messages
@@ -332,39 +332,39 @@ class RedisConsumer(Consumer):
         if self._group is not None and self._shares:
             answer = await self._group.read(self._reads, count, block_ms)
         else:
-            streams = {place.name: place.last_id for place in self._reads}
+            streams = {shard.name: shard.last_id for shard in self._reads}
             answer = await self._connection.read(("XREAD", "COUNT", count), streams, block_ms)
         items: list[Message | StreamError] = []
         words = (self._options.message_field.encode(), self.address)
         form = self._options.timestamps
         for name, entries in answer:
-            place = self._places.by_name[name]
-            stream = (place.key, place.shard_id)
+            shard = self._shards.by_name[name]
+            stream = (shard.key, shard.shard_id)
             for entry in entries:
                 if (item := entry_message(entry, stream, *words, timestamps=form)) is not None:
                     items.append(item)
-                place.last_id = entry[0]
+                shard.last_id = entry[0]
         return items
 
     async def _go_to(self, target: SeqPos | int) -> bool:
         """Move; a member of a group leaves the group first."""
-        await self._places.discover(at_once=True)
-        places = [
-            place
-            for place in self._places.by_name.values()
-            if not self._assigned or (place.key, place.shard_id) in self._assigned
+        await self._shards.discover(at_once=True)
+        shards = [
+            shard
+            for shard in self._shards.by_name.values()
+            if not self._assigned or (shard.key, shard.shard_id) in self._assigned
         ]
-        found = await self._places.move(places, target)
+        found = await self._shards.move(shards, target)
         if not found:
             return False
         await self._stop_asking()
         if self._shares and self._group is not None:
             await self._group.leave(self._reads)
             self._group, self._shares = None, False
-        for place in places:
+        for shard in shards:
             # What lies before it in a shard without anything at or behind it is not wanted.
-            place.last_id = found.get(place.name) or await self._places.end_of(place)
-        self._reads = places
+            shard.last_id = found.get(shard.name) or await self._shards.end_of(shard)
+        self._reads = shards
         self._items.clear()
         self._done.clear()
         return True
@@ -391,7 +391,7 @@ class RedisConsumer(Consumer):
 
     def _name_of(self, message: Message) -> bytes:
         name = redis_key(message.stream_key, message.shard_id)
-        return name if message.shard_id or name in self._places.by_name else name + b":0"
+        return name if message.shard_id or name in self._shards.by_name else name + b":0"
 
     def _refuse_unacknowledged(self) -> None:
         if self._group is not None:

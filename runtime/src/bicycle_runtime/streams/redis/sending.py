@@ -104,7 +104,7 @@ class RedisSender(QueuedSender):
             self.refuse(pending, REFUSED(address=self.address, key=key, reason=str(answer)))
         else:
             time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
-            pending.receipt = Receipt(*pending.place, sequence, time_ms)
+            pending.receipt = Receipt(*pending.shard, sequence, time_ms)
 
     async def _answers(self, batch: list[Pending]) -> list[Any]:
         if not self._connection.is_cluster:
@@ -112,7 +112,7 @@ class RedisSender(QueuedSender):
         # Each stream may be at another node, and what one has taken is not sent again.
         parts: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
-            parts.setdefault(redis_key(*pending.place), []).append(number)
+            parts.setdefault(redis_key(*pending.shard), []).append(number)
         found = await asyncio.gather(
             *(self._answers_of([batch[number] for number in part]) for part in parts.values()),
             return_exceptions=True,
@@ -138,7 +138,7 @@ class RedisSender(QueuedSender):
         """Return an answer for each message: one call for each stream, whatever it holds."""
         by_name: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
-            by_name.setdefault(redis_key(*pending.place), []).append(number)
+            by_name.setdefault(redis_key(*pending.shard), []).append(number)
         if self._connection.options.timestamps == "ns":  # Only a script knows the last id.
             return await self._by_script(batch, by_name)
         # A script holds all of it once more on the server.
@@ -178,7 +178,7 @@ class RedisSender(QueuedSender):
     def _command(self, pending: Pending) -> tuple[Any, ...]:
         options = self._connection.options
         trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
-        name = redis_key(*pending.place)
+        name = redis_key(*pending.shard)
         message = pending.message
         return ("XADD", name, *trim, _entry_id(message), options.message_field, message.payload)
 

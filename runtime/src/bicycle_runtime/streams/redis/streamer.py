@@ -199,17 +199,17 @@ def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> 
     first, last = info["first-entry"], info["last-entry"]
     if not last:
         return ShardInfo(shard_id=shard_id, message_count=info["length"])
-    last_ms, last_sequence = _place_of(last[0], timestamps)
+    last_ms, last_sequence = _position_of(last[0], timestamps)
     return ShardInfo(
         shard_id=shard_id,
         message_count=info["length"],
-        first_sequence=_place_of(first[0], timestamps)[1],
+        first_sequence=_position_of(first[0], timestamps)[1],
         last_sequence=last_sequence,
         last_timestamp_ms=last_ms,
     )
 
 
-def _place_of(entry_id: bytes, timestamps: Timestamps) -> tuple[int | None, int | None]:
+def _position_of(entry_id: bytes, timestamps: Timestamps) -> tuple[int | None, int | None]:
     """Return milliseconds and sequence of an entry, or None for an unusable id."""
     try:
         return sequence_of(entry_id, timestamps)
@@ -239,8 +239,8 @@ class RedisStreamer(Streamer):
         self._connection = Connection(uri, options)
 
     @property
-    def place(self) -> Hashable:
-        return super().place, self.options.db
+    def identity(self) -> Hashable:
+        return super().identity, self.options.db
 
     async def _open(self) -> None:
         await self._connection.open()

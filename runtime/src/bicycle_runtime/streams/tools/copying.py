@@ -53,7 +53,7 @@ async def relay(
     reading = writing = streamer_to_read(source, source_words)
     if not is_pipe:
         writing = streamer_to_write(target, target_words)
-        if reading.place == writing.place and _may_meet(source, target):
+        if reading.identity == writing.identity and _may_meet(source, target):
             raise SAME_STREAMS(address=str(source))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(reading)

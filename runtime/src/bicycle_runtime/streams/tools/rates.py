@@ -48,12 +48,12 @@ class Rates:
     def add(self, timestamp_ms: int, size: int) -> None:
         """Count a message; drop one that is older than its slot's content."""
         second = timestamp_ms // 1_000
-        place = second % HOUR_S
-        if self._seconds[place] < second:
-            self._seconds[place], self._counts[place], self._bytes[place] = second, 0, 0
-        if self._seconds[place] == second:
-            self._counts[place] += 1
-            self._bytes[place] += size
+        location = second % HOUR_S
+        if self._seconds[location] < second:
+            self._seconds[location], self._counts[location], self._bytes[location] = second, 0, 0
+        if self._seconds[location] == second:
+            self._counts[location] += 1
+            self._bytes[location] += size
 
     def messages(self, *, now_ms: int) -> Throughput:
         """Return how many messages came."""
@@ -110,7 +110,7 @@ class Figures:
     ``info`` is None where the backend cannot be asked, ``error`` why a stream is not read.
     """
 
-    place: str
+    location: str
     key: StreamKey
     messages: Throughput
     sizes: Throughput
@@ -124,7 +124,7 @@ class Figures:
     @property
     def name(self) -> str:
         """The stream with its place."""
-        return f"{self.place}/{self.key}"
+        return f"{self.location}/{self.key}"
 
     @property
     def lag(self) -> int | None:
@@ -146,7 +146,7 @@ class Figures:
 class StreamWatch:
     """The state of one watched stream."""
 
-    place: str
+    location: str
     key: StreamKey
     rates: Rates = field(default_factory=Rates)
     latest: Message | None = None
@@ -169,7 +169,7 @@ class StreamWatch:
         age_ms = None if latest_ms is None else max(0, now_ms - latest_ms)
         messages = self.rates.messages(now_ms=now_ms)
         return Figures(
-            place=self.place,
+            location=self.location,
             key=self.key,
             messages=messages,
             sizes=self.rates.sizes(now_ms=now_ms),

@@ -80,8 +80,8 @@ class Output:
         ]
         for lane in lanes:
             for texts in subtasks:
-                places = {text: place for place, text in enumerate(texts)}
-                found = [places[text] for text in lane if text in places]
+                indexes = {text: index for index, text in enumerate(texts)}
+                found = [indexes[text] for text in lane if text in indexes]
                 assert found == sorted(found), "records of one writer have changed their order"
 
 

@@ -51,7 +51,7 @@ class ProducerRules(CaseRules):
             messages = [await consumer.next() for _ in range(3)]
             assert [m.as_str() for m in messages] == ["message 0", "message 1", "message 2"]
             for receipt, message in zip(receipts, messages, strict=True):
-                assert _place(message.header) == _place(receipt)
+                assert _position(message.header) == _position(receipt)
             sequences = [receipt.sequence for receipt in receipts]
             assert sequences == sorted(set(sequences))
             assert {(receipt.stream_key, receipt.shard_id) for receipt in receipts} == {(key, 0)}
@@ -306,7 +306,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
 
-def _place(header: object) -> tuple[object, ...]:
+def _position(header: object) -> tuple[object, ...]:
     return tuple(_fields(header))
 
 

@@ -111,8 +111,12 @@ async def _restore(
 ) -> Response:  # fmt: skip
     """Restore a job from a savepoint of another, and redirect to the result."""
     service = site.service
-    place = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
-    wanted = {"url": place.url, "checkpoint_dir": facts["checkpoint_dir"], "name": facts["name"]}
+    savepoint = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
+    wanted = {
+        "url": savepoint.url,
+        "checkpoint_dir": facts["checkpoint_dir"],
+        "name": facts["name"],
+    }
     asked = await site.scope(request).ask("restore", None, wanted)
     return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
 

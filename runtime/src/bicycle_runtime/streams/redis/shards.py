@@ -22,10 +22,10 @@ from bicycle_runtime.streams.redis.ids import (
     shard_of,
 )
 
-__all__ = ["Place", "Places", "entry_message"]
+__all__ = ["Shard", "Shards", "entry_message"]
 
 
-class Place:
+class Shard:
     """One Redis stream: the key and shard, and the last id that was read."""
 
     __slots__ = ("key", "last_id", "name", "shard_id")
@@ -37,7 +37,7 @@ class Place:
         self.last_id = last_id
 
 
-class Places:
+class Shards:
     """The Redis streams of some keys; new shards are found while the server has them.
 
     Args:
@@ -49,9 +49,9 @@ class Places:
         self._connection = connection
         self._keys = tuple(keys)
         self._scan_at = 0.0
-        self.by_name: dict[bytes, Place] = {}
+        self.by_name: dict[bytes, Shard] = {}
 
-    async def discover(self, *, at_once: bool = False) -> list[Place]:
+    async def discover(self, *, at_once: bool = False) -> list[Shard]:
         """Look for shards if a check is due, and return the new ones."""
         now = asyncio.get_running_loop().time()
         if now < self._scan_at and not at_once:
@@ -62,43 +62,43 @@ class Places:
             for name in await self._connection.names(f"{key}:*"):
                 if (shard := shard_of(name, key)) is not None:
                     names[name] = (key, shard)
-        new = [Place(name, *stream, FIRST) for name, stream in sorted(names.items())]
-        new = [place for place in new if place.name not in self.by_name]
-        self.by_name.update((place.name, place) for place in new)
+        new = [Shard(name, *stream, FIRST) for name, stream in sorted(names.items())]
+        new = [shard for shard in new if shard.name not in self.by_name]
+        self.by_name.update((shard.name, shard) for shard in new)
         return new
 
-    async def end_of(self, place: Place) -> bytes:
+    async def end_of(self, shard: Shard) -> bytes:
         """Return the last generated id of a Redis stream, or the first id if missing."""
         try:
-            info = await self._connection.call("XINFO", "STREAM", place.name)
+            info = await self._connection.call("XINFO", "STREAM", shard.name)
         except ResponseError:
             return FIRST
         last_id: bytes = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
         return last_id
 
-    async def move(self, places: Iterable[Place], target: SeqPos | int) -> dict[bytes, bytes]:
+    async def move(self, shards: Iterable[Shard], target: SeqPos | int) -> dict[bytes, bytes]:
         """Return the ids before a target by Redis stream; a number is a time in ms.
 
         It is empty when no place has anything at or behind it.
         """
         found: dict[bytes, bytes] = {}
         form = self._connection.options.timestamps
-        for place in places:
+        for shard in shards:
             if target is BEGINNING:
-                found[place.name] = FIRST
+                found[shard.name] = FIRST
                 continue
             if not isinstance(target, At | int):
-                found[place.name] = await self.end_of(place)
+                found[shard.name] = await self.end_of(shard)
                 continue
             first = id_of(target.sequence, form) if isinstance(target, At) else id_at(target, form)
-            if await self._connection.call("XRANGE", place.name, first, "+", "COUNT", 1):
-                found[place.name] = id_before(first)
+            if await self._connection.call("XRANGE", shard.name, first, "+", "COUNT", 1):
+                found[shard.name] = id_before(first)
         return found
 
 
 def entry_message(
     entry: tuple[bytes, list[bytes] | None],
-    place: tuple[StreamKey, int],
+    shard: tuple[StreamKey, int],
     field: bytes,
     address: str,
     *,
@@ -108,7 +108,7 @@ def entry_message(
 
     Args:
         entry: Its id and its fields; None when it was deleted after it was given to somebody.
-        place: Stream and shard.
+        shard: Stream and shard.
         field: The field with the payload.
         address: Of the server, for errors.
         timestamps: In what the times of ids are.
@@ -117,15 +117,15 @@ def entry_message(
     try:
         time_ms, sequence = sequence_of(entry_id, timestamps)
     except ValueError:
-        return ID_UNUSABLE(address=address, key=place[0], id=entry_id.decode())
+        return ID_UNUSABLE(address=address, key=shard[0], id=entry_id.decode())
     if not fields:
         return None
     for name, payload in zip(fields[::2], fields[1::2], strict=True):
         if name == field:
-            return Message(*place, sequence, time_ms, payload)
+            return Message(*shard, sequence, time_ms, payload)
     return FIELD_MISSING(
         address=address,
-        key=place[0],
+        key=shard[0],
         id=entry_id.decode(),
         field=field.decode(),
         found=", ".join(repr(name.decode(errors="replace")) for name in fields[::2]),
