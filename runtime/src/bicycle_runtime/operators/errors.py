@@ -49,6 +49,21 @@ class ErrorRateError(BicycleError):
     fix = "correct the function or the input, or raise max_error_rate; this epoch was not published"
 
 
+class TaskMemoryError(BicycleError):
+    """A task needed more memory than its process may use."""
+
+    code = "BIC-1407"
+    message = (
+        "subtask {subtask} of level {level} ran out of memory in epoch {epoch}{limit_text}; the "
+        "epoch was not sealed"
+    )
+    fix = (
+        "give the process more memory (`ulimit -v`, the container), use state_backend=rocksdb or "
+        "smaller epochs (max_records_per_epoch). Earlier epochs are intact, and the job restarts "
+        "automatically according to its restart strategy"
+    )
+
+
 RECORD_UNDECODABLE = BicycleError.row(
     "BIC-1404",
     "source {operator!r} cannot decode the record at {position}: {reason}",

@@ -28,6 +28,7 @@ from bicycle_runtime.operators.errors import (
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
+    TaskMemoryError,
 )
 from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.state.errors import StateFileError
@@ -46,7 +47,7 @@ OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 _RESTARTABLE = (
     *OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
-    *(StalledError, StateFileError),
+    *(StalledError, StateFileError, TaskMemoryError),
 )
 
 # Built-in exceptions that may pass by themselves; the others are mistakes of code or of input.

@@ -58,7 +58,7 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.shared_blobs import ReceivedBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
-from bicycle_runtime.operators.tasks.task_reports import TaskReport, report_block
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, memory_failure, report_block
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.blobs import (
@@ -158,6 +158,9 @@ class _Task:
         except BicycleError as error:
             self._abort()
             self._report.failure = error.to_json()
+        except MemoryError:
+            self._abort()
+            self._report.failure = memory_failure(self._report, self._epoch.epoch)
         except BaseException:
             self._abort()
             raise

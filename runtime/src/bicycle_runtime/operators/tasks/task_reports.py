@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,11 +11,12 @@ import msgspec
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.layouts.state import RangeState, StateMetadata
+from bicycle_runtime.operators.errors import TaskMemoryError
 from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.records.blobs import BlockKind, Envelope, open_block, seal_block
 
-__all__ = ["TaskReport", "decode_report", "report_block", "reports_in"]
+__all__ = ["TaskReport", "decode_report", "memory_failure", "report_block", "reports_in"]
 
 
 class TaskReport(msgspec.Struct, kw_only=True):
@@ -82,3 +84,13 @@ def reports_in(blocks: Iterable[bytes]) -> list[bytes]:
     """Return the bytes of the task reports among the blocks of the last level."""
     opened = map(open_block, blocks)
     return [bytes(body) for envelope, body in opened if envelope.kind is BlockKind.REPORT]
+
+
+def memory_failure(report: TaskReport, epoch: int) -> dict[str, Any]:
+    """Return the failure of a task whose process has no memory left."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    known = "" if limit == resource.RLIM_INFINITY else f", whose limit is {limit:,} bytes"
+    error = TaskMemoryError(
+        level=report.level, subtask=report.subtask, epoch=epoch, limit_text=known
+    )
+    return error.to_json()
