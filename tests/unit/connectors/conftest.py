@@ -1,11 +1,11 @@
-"""A file sink that runs epoch after epoch, and its output directory."""
+"""Sources of files that are followed, and file sinks that run epoch after epoch."""
 
 from typing import TypedDict
 
 import pytest
 
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_runtime.testing.connectors.running import SinkRun, SourceRun, services_in
 
 
 @pytest.fixture
@@ -41,3 +41,27 @@ def table(sink):
         return sink("parquet_file", record_type=record_type, **settings)
 
     return start
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def follow(tmp_path):
+    runs = []
+
+    def start(path, *, follow=True, word="text", **properties):
+        spec = ConnectorSpec(
+            vertex_id="lines",
+            connector_type=word,
+            properties={"path": str(path), "follow": follow, **properties},
+        )
+        runs.append(SourceRun(spec, services_in(tmp_path)).start())
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.stop()

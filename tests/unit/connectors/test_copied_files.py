@@ -4,40 +4,7 @@ import shutil
 
 import pytest
 
-from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "in").mkdir()
-    return tmp_path / "in"
-
-
-@pytest.fixture
-def follow(tmp_path):
-    runs = []
-
-    def start(path):
-        properties = {"path": str(path), "follow": True}
-        spec = ConnectorSpec(vertex_id="lines", connector_type="text", properties=properties)
-        runs.append(SourceRun(spec, services_in(tmp_path)).start())
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.stop()
-
-
-def read(run):
-    """Let time pass, so that the directory is listed again, and read all that is there."""
-    run.services.clock.advance(1_000)
-    return values_of(run.drain())
-
-
-def append(path, text):
-    with path.open("a") as stream:
-        stream.write(text)
+from tests.unit.connectors.followed import append, read
 
 
 def copy_and_empty(path, copied, *, between=lambda: None, then=""):

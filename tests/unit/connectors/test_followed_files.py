@@ -8,44 +8,9 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_MISSING
-from bicycle_runtime.contract import Budget, ConnectorSpec
-from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+from bicycle_runtime.contract import Budget
 from tests.raising import raises
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "in").mkdir()
-    return tmp_path / "in"
-
-
-@pytest.fixture
-def follow(tmp_path):
-    runs = []
-
-    def start(path, *, follow=True, word="text", **properties):
-        spec = ConnectorSpec(
-            vertex_id="lines",
-            connector_type=word,
-            properties={"path": str(path), "follow": follow, **properties},
-        )
-        runs.append(SourceRun(spec, services_in(tmp_path)).start())
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.stop()
-
-
-def read(run):
-    """Let time pass, so that the directory is listed again, and read all that is there."""
-    run.services.clock.advance(1_000)
-    return values_of(run.drain())
-
-
-def append(path, text):
-    with path.open("a") as stream:
-        stream.write(text)
+from tests.unit.connectors.followed import append, read
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
