@@ -85,9 +85,7 @@ def test_the_mark_does_not_wrap():
 
 
 def test_a_bare_mark_takes_name_and_description_from_the_function():
-    assert plugin_info(plain) == PluginInfo(
-        name="plain", version="0.0.0", description="Print a letter."
-    )
+    assert plugin_info(plain) == PluginInfo(name="plain", version="", description="Print a letter.")
 
 
 def test_a_function_class_can_be_marked_and_its_subclass_is_not():

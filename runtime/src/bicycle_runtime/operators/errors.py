@@ -58,9 +58,9 @@ class TaskMemoryError(BicycleError):
         "epoch was not sealed"
     )
     fix = (
-        "give the process more memory (`ulimit -v`, the container), use state_backend=rocksdb or "
-        "smaller epochs (max_records_per_epoch). Earlier epochs are intact, and the job restarts "
-        "automatically according to its restart strategy"
+        "raise the memory limit of the process (ulimit -v, container), use state_backend=rocksdb "
+        "or smaller epochs (max_records_per_epoch). Earlier epochs are intact, and the job "
+        "restarts automatically according to its restart strategy"
     )
 
 
