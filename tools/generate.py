@@ -28,6 +28,7 @@ from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
+from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
@@ -359,7 +360,7 @@ def routes_reference() -> str:
         words += list(route.body.__struct_fields__) if route.body is not None else []
         takes = f" Takes {', '.join(f'`{word}`' for word in words)}." if words else ""
         also = f" Also {', '.join(others)}." if others else ""
-        role = route.role.name.lower()
+        role = "none" if route.role is Role.NOBODY else route.role.name.lower()
         text = f"{route.summary}{takes}{also}"
         lines.append(f"| {first} | {role} | {text} | {', '.join(map(str, answers))} |")
     return "\n".join([*lines, ""])

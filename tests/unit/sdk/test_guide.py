@@ -40,7 +40,7 @@ def test_the_tests_of_the_guide_pass(orders):
 def test_every_call_in_the_table_exists(orders):
     from bicycle_sdk import KeyedStream
 
-    table = GUIDE.read_text(encoding="utf-8").partition("## What else a stream can do")[2]
+    table = GUIDE.read_text(encoding="utf-8").partition("## Other operations on streams")[2]
     calls = set(re.findall(r"`(?:stream\.)?(\w+)(?:\([^`]*\))?`", table))
     elsewhere = {"AsyncIOFunction", "AsyncIOBatchFunction"}
 
