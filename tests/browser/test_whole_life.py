@@ -80,11 +80,11 @@ class Life:
         # It tells of a service that is killed, and goes on asking.
         is_expected = any(word in message.text for word in ("net::ERR", "htmx:sse:error"))
         if message.type == "error" and not is_expected:
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.text} {message.location['url']}")
 
     def bicycle(self, *words: str) -> dict:
         done = CliRunner().invoke(main, [*words, "--json"])
-        return {"exit_code": done.exit_code, **json.loads(done.output)}
+        return {"exit_code": done.exit_code, **json.loads(done.stdout)}
 
     def up(self) -> None:
         told = self.bicycle("up", "--detach", "--no-grpc", "--port", str(self.port))

@@ -103,7 +103,7 @@ def test_refused_records_are_kept_with_what_the_server_said(server, sink):
     found = refused(run)
     assert [record_of(letter)["id"] for letter in found] == [3, 7]
     assert {letter["operator"] for letter in found} == {"out"}
-    assert all(f"{server.url} answered 422: " in letter["message"] for letter in found)
+    assert all(f"{server.url} responded with 422: " in letter["message"] for letter in found)
     assert len({letter["key"] for letter in found}) == 2
     assert sorted(record["id"] for record in server.records) == [0, 1, 2, 4, 5, 6, 8, 9]
 
@@ -216,7 +216,7 @@ def test_the_call_says_what_the_connector_needs():
             "batch_records": 1, "idempotent": True,
         },
     )  # fmt: skip
-    with pytest.raises(StreamDefinitionError, match="batch_records is 5"):
+    with pytest.raises(StreamDefinitionError, match="requires batch_records=1, got 5"):
         http_sink("http://h", body="object", batch_records=5)
 
 

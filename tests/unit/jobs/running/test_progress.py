@@ -56,7 +56,8 @@ def test_a_status_is_read_back_as_it_was_written(tmp_path):
 
     assert read_status(tmp_path / "status.json") == status
     assert list(tmp_path.iterdir()) == [tmp_path / "status.json"]
-    assert json.loads((tmp_path / "status.json").read_text()) == status.to_json()
+    written = json.loads((tmp_path / "status.json").read_text())
+    assert written == {"format_version": 1, **status.to_json()}
 
 
 def test_there_may_be_no_status_but_a_damaged_one_is_an_error(tmp_path):
