@@ -1,12 +1,16 @@
 """Topics that end in markers, aborted or open transactions: where reading ends, and what lag is."""
 
+import asyncio
 import logging
 
 import pytest
 from confluent_kafka import Producer
 
 from bicycle_runtime.contract import Budget
+from bicycle_runtime.streams import connect
+from bicycle_runtime.streams.kafka.errors import TRANSACTION_LEFT_UNREAD
 from tests.kafka.kafka_feeding import ONE, feed, feed_transactions, values
+from tests.raising import raises
 
 FEW = Budget(record_count=3, byte_count=1 << 20, parallelism=1)
 
@@ -122,3 +126,52 @@ def test_bounded_reading_reports_what_it_leaves_of_a_transaction_that_hangs(
     assert left.message == "kafka_transaction_left_unread"
     assert left.bicycle_fields["partition"] == f"{name}/0"
     assert (left.bicycle_fields["offset"], left.bicycle_fields["unread_offset_count"]) == (1, 3)
+
+
+async def read_to_the_end(broker, name, **options):
+    """Return the payloads that a program reads until the stream ends."""
+    uri = f"kafka://{broker.bootstrap}"
+    async with asyncio.timeout(120), connect(uri, options) as streamer:
+        consumer = await streamer.create_consumer(name, start="earliest", is_live=False)
+        return [message.as_str() async for message in consumer]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_program_that_reads_to_the_end_waits_for_an_open_transaction(
+    kafka_broker, topic, begin, is_committed
+):
+    name = topic()
+    feed(kafka_broker, name, ["before"])
+    producer = begin(name, ["in it"])
+    feed(kafka_broker, name, ["behind it"])
+    end = producer.commit_transaction if is_committed else producer.abort_transaction
+
+    async def scenario():
+        reading = asyncio.create_task(read_to_the_end(kafka_broker, name))
+        done, _ = await asyncio.wait([reading], timeout=3)
+        assert not done  # Without the wait, the read ends within milliseconds.
+        await asyncio.to_thread(end, 30)
+        producer.begin_transaction()  # The fixture ends one.
+        return await reading
+
+    expected = ["before", *(["in it"] if is_committed else []), "behind it"]
+    assert asyncio.run(scenario()) == expected
+
+
+def test_a_transaction_that_outlasts_the_limit_is_an_error_of_the_program(
+    kafka_broker, topic, begin
+):
+    name = topic()
+    feed(kafka_broker, name, ["before"])
+    begin(name, ["hangs"])
+
+    with raises(TRANSACTION_LEFT_UNREAD, match=f"{name}/0 from offset 1"):
+        asyncio.run(read_to_the_end(kafka_broker, name, transaction_wait_ms=1_500))
+
+
+@pytest.mark.parametrize("script", ["c", "ca", "caaa", "aca", "a"])
+def test_a_program_ends_after_markers_and_aborted_transactions(kafka_broker, topic, script):
+    name = topic()
+    committed = feed_transactions(kafka_broker, name, script)
+
+    assert asyncio.run(read_to_the_end(kafka_broker, name)) == committed

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bicycle_runtime.streams.addresses import StreamerUri
@@ -17,6 +18,7 @@ from bicycle_runtime.streams.kafka.options import KafkaOptions
 
 __all__ = ["Cluster"]
 
+S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
 _NOT_YET = {  # What was just made is not known to all brokers at once.
@@ -147,6 +149,34 @@ class Cluster:
                 if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                     raise
             self._admin.poll(_RETRY_S)
+
+    def open_offsets(self, streams: Collection[tuple[S, int]]) -> dict[tuple[S, int], int]:
+        """Return the first offset of open transactions, by partition with one.
+
+        Raises:
+            KafkaException: a broker does not answer.
+        """
+        partitions = [TopicPartition(*stream) for stream in streams]
+        stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
+        ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
+        return {each: stable[each] for each in streams if stable[each] < ends[each]}
+
+    def _ends(
+        self, partitions: list[TopicPartition], level: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+        def ask() -> dict[tuple[str, int], int]:
+            asked = self._admin.list_offsets(
+                {each: latest for each in partitions}, isolation_level=level,
+                request_timeout=self._timeout_s,
+            )  # fmt: skip
+            return {
+                (each.topic, each.partition): future.result(self._timeout_s).offset
+                for each, future in asked.items()
+            }
+
+        return self.patiently(ask)
 
     def _do(self, futures: dict[str, Any]) -> None:
         """Wait for an act; that another was faster is as good."""

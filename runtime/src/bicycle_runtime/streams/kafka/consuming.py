@@ -26,7 +26,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Subscription
 from bicycle_runtime.streams.errors import StreamEndedError, StreamError
 from bicycle_runtime.streams.kafka.cluster import Cluster
-from bicycle_runtime.streams.kafka.errors import READ_FAILED
+from bicycle_runtime.streams.kafka.errors import READ_FAILED, TRANSACTION_LEFT_UNREAD
 from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_runtime.streams.thread_consuming import ThreadConsumer
 
@@ -38,6 +38,7 @@ _headers_of = methodcaller("headers")
 _WAIT_S = 0.1
 _SILENCE_S = 30.0
 _PROBE_S = 1.0
+_LOOK_S = 1.0  # Between two looks at an open transaction.
 _PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
 
 
@@ -53,7 +54,9 @@ class KafkaConsumer(ThreadConsumer):
         self._patiently = cluster.patiently
         self._client = self._make_client()
         self._keys = {key: key for key in subscription.keys}  # Topics by their names.
-        self._at_end: set[Stream] = set()
+        self._at_end: dict[Stream, int] = {}  # The offset of the end that was reached.
+        self._waited_at: dict[Stream, int] = {}  # The ends at which a transaction was open.
+        self._waited_from_s = self._asked_s = 0.0
         self._begins: dict[Stream, int] = {}  # Of partitions that no group shares out.
         self._clock = SystemClock()
         self._heard_s = self._clock.monotonic()
@@ -170,12 +173,37 @@ class KafkaConsumer(ThreadConsumer):
                     continue
                 append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._at_end.add((keys[found.topic()], found.partition()))
+                self._at_end[keys[found.topic()], found.partition()] = found.offset()
             elif error.code() not in _PASSING:
                 append(READ_FAILED(address=self.address, reason=error.str()))
-        if not items and self._begins and self._at_end >= self._begins.keys():
-            raise StreamEndedError(address=self.address)
+        if not items and self._begins and self._at_end.keys() >= self._begins.keys():
+            self._end_or_wait()
         return items
+
+    def _end_or_wait(self) -> None:
+        """End the stream, unless a transaction is open at its end.
+
+        Raises:
+            StreamEndedError: no message is left.
+            TRANSACTION_LEFT_UNREAD: the transaction stays open for longer than the limit.
+        """
+        now_s = self._clock.monotonic()
+        if self._waited_at != self._at_end:
+            self._waited_at, self._waited_from_s = dict(self._at_end), now_s
+        elif now_s - self._asked_s < _LOOK_S:
+            return
+        self._asked_s = now_s
+        found = self._cluster.open_offsets(self._at_end)
+        waiting = [each for each, offset in found.items() if offset <= self._at_end[each]]
+        if not waiting:
+            raise StreamEndedError(address=self.address)
+        limit_ms = self._cluster.options.transaction_wait_ms
+        if now_s - self._waited_from_s >= limit_ms / 1_000:
+            topic, number = waiting[0]
+            raise TRANSACTION_LEFT_UNREAD(
+                address=self.address, partition=f"{topic}/{number}", offset=found[waiting[0]],
+                limit_ms=limit_ms,
+            )  # fmt: skip
 
     def _unreadable(self, found: Any) -> StreamError:
         message = f"message {found.offset()} of {found.topic()}/{found.partition()}"

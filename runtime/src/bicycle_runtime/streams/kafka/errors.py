@@ -72,3 +72,16 @@ OUTSIDE_TRANSACTION = StreamError.row(
     cause="A message was sent before a transaction began, or after its end.",
     fix="send inside `async with producer.transaction():`, or omit transactional_id",
 )
+TRANSACTION_LEFT_UNREAD = StreamError.row(
+    "BIC-2699",
+    "{address}: messages of {partition} from offset {offset} are unread: a transaction is still "
+    "open after {limit_ms} ms",
+    cause=(
+        "A read to the end reached an open transaction, whose messages are not readable before it "
+        "ends. Its producer hangs, or its timeout exceeds transaction_wait_ms."
+    ),
+    fix=(
+        "end the transaction (`kafka-transactions.sh find-hanging`), raise transaction_wait_ms, or "
+        "read messages of open transactions with client_settings=isolation.level=read_uncommitted"
+    ),
+)

@@ -45,6 +45,12 @@ class KafkaOptions(StreamerOptions):
     transaction_timeout_ms: int = option(
         60_000, low=1_000, high=900_000, doc="Time after which a transaction is aborted."
     )
+    transaction_wait_ms: int = option(
+        900_000,
+        low=0,
+        high=86_400_000,
+        doc="Time that a read to the end waits for a transaction that is open there.",
+    )
     session_timeout_ms: int = option(
         45_000,
         low=6_000,
