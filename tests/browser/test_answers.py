@@ -49,7 +49,7 @@ def test_a_key_is_found_and_two_epochs_are_compared(ready):
     found = answer(f"{base}?ask=find&operator=count-by-user&key=ada")[1]
     assert "<code>&#34;ada&#34;</code>" in found
     assert "<code>3</code>" in found
-    assert "entry not found" in answer(f"{base}?ask=find&key=nobody")[1]
+    assert "No entry matches." in answer(f"{base}?ask=find&key=nobody")[1]
     assert "1 added, 0 removed, 0 changed" in answer(f"{base}?ask=diff")[1]
     assert "1 added, 0 removed, 2 changed" in answer(f"{base}?ask=diff&since=2")[1]
     assert "accumulator" in answer(f"{base}?ask=count")[1]

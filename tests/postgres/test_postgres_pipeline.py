@@ -1,5 +1,7 @@
 """A pipeline from PostgreSQL to PostgreSQL: rows are read, completed by others, and written."""
 
+import gc
+
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
@@ -84,6 +86,8 @@ def test_rows_are_read_completed_and_written_once_whatever_is_killed(server, ord
     settings = {"real_sinks": ["sink"], "engine": small, "parallelism": 2}
     with ran(text, faults=["before_seal"], **settings) as harness:
         assert harness.crash_count == 1
+    del harness
+    gc.collect()  # While the filter above holds.
 
     rows = server.query(f"select window_start_ms, city, orders, cents from {orders}_sums")
     assert sorted(rows) == sums("inner")

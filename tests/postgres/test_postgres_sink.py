@@ -68,7 +68,7 @@ def test_a_job_writes_rows_and_what_does_not_fit_is_a_dead_letter(server, table)
         reasons = [letter["message"] for letter in harness.dead_letters]
 
     assert server.query(f"select * from {table} order by id") == [(1, "ada", 5), (7, "bob", None)]
-    wanted = ["5 letters", "takes up to 32767", "NOT NULL", "zero byte", "takes up to 2147483647"]
+    wanted = ["5 characters", "at most 32767", "NOT NULL", "zero byte", "at most 2147483647"]
     assert all(word in reason for word, reason in zip(wanted, reasons, strict=True))
 
 
@@ -110,7 +110,7 @@ def test_words_of_an_enumeration_are_checked(server, sink, table):
     run = sink(None, columns={"size": "str"})
     run.run_epoch([[{"size": "m"}]])
 
-    with pytest.raises(ValueError, match="takes s, m"):
+    with pytest.raises(ValueError, match="must be one of s, m"):
         run.stage(5, [[{"size": "xl"}]])
     assert server.query(f"select size::text from {table}") == [("m",)]
 
@@ -121,7 +121,7 @@ def test_words_of_an_enumeration_are_checked(server, sink, table):
         ("", "is missing"),
         ("id bigint", "no column 'name'"),
         ("id text, name text", "column 'id' is text"),
-        ("id bigint, name text", "no unique index of just id"),
+        ("id bigint, name text", "no unique index with exactly the columns id"),
         ("id bigint, name text, more int not null, unique (id)", "column 'more' is NOT NULL"),
         ("id bigint unique, name text generated always as ('x') stored", "'name' is generated"),
     ],

@@ -142,7 +142,7 @@ def test_exactly_once_is_refused_where_brokers_keep_duplicates(pulsar_server, ne
 def test_exactly_once_is_refused_where_nobody_tells(new_key, play):
     async def scenario(streamer):
         producer = await streamer.create_producer(new_key("who"), durability="exactly-once")
-        await refused(producer, DEDUPLICATION_OFF, match="cannot be asked")
+        await refused(producer, DEDUPLICATION_OFF, match="does not respond")
 
     play(scenario, admin_url=NOWHERE)
 

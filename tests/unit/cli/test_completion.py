@@ -186,7 +186,7 @@ def test_fish_completes(command, program, tmp_path):
         env={**command, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert done.stdout.split() == ["cancel", "End", "a", "job", "at", "once", "since="]
+    assert done.stdout.split() == ["cancel", "Cancel", "a", "job", "immediately", "since="]
 
 
 INTERACTIVE = {

@@ -185,7 +185,7 @@ def test_columns_that_lie_as_arrays_are_ms_too():
 def test_what_is_no_time_does_not_fit_its_column(field, value):
     broken = Span(**{**{name: getattr(SPAN, name) for name in Span.__annotations__}, field: value})
 
-    with pytest.raises(ValueError, match=f"field '{field}' does not fit its column"):
+    with pytest.raises(ValueError, match=f"field '{field}' does not match its column"):
         table(Span).batch([broken], None)
 
 

@@ -65,7 +65,7 @@ def test_a_machine_without_java_is_told_so(new_broker, monkeypatch):
     with raises(BROKER_JAVA_MISSING) as error:
         new_broker().start()
 
-    assert "none" in error.value.facts["found"]
+    assert error.value.facts["found"] == "no Java in JAVA_HOME or on PATH"
 
 
 def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(new_broker, fake_java):

@@ -94,7 +94,7 @@ def test_a_pipeline_is_taken_as_a_file_and_names_functions_of_plugins_only(serve
     assert "count_bye" in json.loads(refused[3][2])["message"]
     assert done["job"].startswith("third-")
     assert done["state"] == "failed"
-    assert "'os:getcwd' is of no installed plugin" in done["error"]["message"]
+    assert "'os:getcwd' is not in an installed plugin" in done["error"]["message"]
     assert "os:getcwd" not in json.dumps(done["facts"])
 
 
@@ -177,7 +177,7 @@ def test_a_command_says_that_its_job_waits_and_fails_when_it_is_taken_out(served
     served.ask("DELETE", "/api/v1/operations/1")
     rest = command.communicate(timeout=PATIENCE_S)[1]
 
-    assert first == "second waits: it needs 1 slot; 0 of 1 slots on this machine are free\n"
+    assert first == "second is queued: it needs 1 slot; 0 of 1 slots on this machine are free\n"
     assert "BIC-2362" in rest
     assert command.returncode == 1
 

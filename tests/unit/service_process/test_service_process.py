@@ -115,7 +115,7 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     assert (inspected["name"], inspected["is_verified"]) == ("first", True)
     assert inspected["checkpoint"]["epoch"] == inspected["epoch"] == saved["result"]["epoch"]
     assert "actions/delete_savepoint?savepoint=last" in page
-    assert "cannot be brought back" in question
+    assert "is deleted" in question
     assert (code, removed["state"]) == (202, "done")
     assert gone == [404, 422, 404, 422], gone
     assert (bool(operators), unknown[0]) == (True, 400)

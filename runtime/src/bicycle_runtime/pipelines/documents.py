@@ -365,7 +365,7 @@ def toml_positions(text: str) -> tuple[_Positions, _Positions]:
         text: TOML that ``tomllib`` has read.
 
     Example:
-        >>> keys, values = toml_places('[a]\nb = [1,\n  2]')
+        >>> keys, values = toml_positions('[a]\nb = [1,\n  2]')
         >>> keys["a", "b"], values["a", "b", 1]
         ((2, 1), (3, 3))
     """

@@ -170,4 +170,4 @@ def test_a_state_of_another_kind_is_refused():
         Run(keyed_job(AsList()), sealed)
 
     (item,) = refused.value.facts["refused"]
-    assert item["problems"] == ["it was value state and is list state"]
+    assert item["problems"] == ["it was value state and is now list state"]

@@ -75,7 +75,7 @@ def test_commands_show_and_replay_what_a_server_refused(job, server, monkeypatch
 
     assert {each["plugin"] for each in listed} == {"alarms"}
     assert all(each["plugin_version"] for each in listed)
-    assert f"{server.url} answered 422: " in shown["message"]
+    assert f"{server.url} responded with 422: " in shown["message"]
     assert pickle.loads(base64.b64decode(shown["value"])) == {"id": 3, "word": "é"}
     assert sorted(done["letters"]) == sorted(each["id"] for each in listed)
     assert sum(each.replayed_epoch is None for each in again) == 1

@@ -142,7 +142,7 @@ def partition_of(shard: str) -> tuple[str, int]:
     """Return topic and partition of a shard; topics have no slash.
 
     Example:
-        >>> place_of("orders/3")
+        >>> partition_of("orders/3")
         ('orders', 3)
     """
     topic, _, partition = shard.rpartition("/")

@@ -28,11 +28,11 @@ def assign_tasks(
         a task leaves a host that stays only when that has more than its share.
 
     Example:
-        >>> place_tasks(4, {"a": 1, "b": 1})
+        >>> assign_tasks(4, {"a": 1, "b": 1})
         ['a', 'a', 'b', 'b']
-        >>> place_tasks(4, {"a": 1, "c": 1}, ["a", "a", "b", "b"])
+        >>> assign_tasks(4, {"a": 1, "c": 1}, ["a", "a", "b", "b"])
         ['a', 'a', 'c', 'c']
-        >>> place_tasks(2, {"a": 1, "c": 1}, ["c", "c", "a", "a"])
+        >>> assign_tasks(2, {"a": 1, "c": 1}, ["c", "c", "a", "a"])
         ['c', 'a']
     """
     hosts = sorted(slots)
