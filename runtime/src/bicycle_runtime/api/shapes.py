@@ -58,7 +58,7 @@ __all__ = [
 
 
 class QuotaBody(Shape, frozen=True, kw_only=True):
-    """The quota of an owner; null means no limit. See ``QuotaAnswer``. See ``QuotaAnswer``."""
+    """The quota of an owner; null means no limit. See ``QuotaAnswer``."""
 
     jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     slots: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None

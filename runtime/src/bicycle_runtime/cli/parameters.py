@@ -99,7 +99,7 @@ def complete_savepoint(
 def answers(command: F) -> F:
     """Add the flags common to all commands.
 
-    The function gets ``as_json``. The function gets ``as_json``.
+    The function gets ``as_json``.
     """
     command = click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."

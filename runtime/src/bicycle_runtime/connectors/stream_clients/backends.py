@@ -139,7 +139,7 @@ class ChangedError(Exception):
 class StreamOutput(Protocol):
     """The output of a sink.
 
-    Every call may raise AwayError or RefusedError. Every call may raise AwayError or RefusedError.
+    Every call may raise AwayError or RefusedError.
     """
 
     def open(self, now_ms: int) -> None:

@@ -30,7 +30,7 @@ __all__ = ["DeclaredOperator", "declared_operator"]
 
 
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """The declared states and keys of one operator. ``texts`` are the texts in its code.
+    """The declared states and keys of one operator.
 
     ``texts`` are the texts in its code.
     """
