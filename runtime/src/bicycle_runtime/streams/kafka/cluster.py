@@ -164,7 +164,7 @@ class Cluster:
     def _ends(
         self, partitions: list[TopicPartition], level: IsolationLevel
     ) -> dict[tuple[str, int], int]:
-        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # The client has no types.
 
         def ask() -> dict[tuple[str, int], int]:
             asked = self._admin.list_offsets(
