@@ -296,7 +296,7 @@ class History:
         """Return the steps in the life of a job, the newest first."""
         sql = (
             "SELECT at_ms, old, new, cause, actor FROM state_changes WHERE job = ?"
-            " ORDER BY at_ms DESC, rowid DESC LIMIT ?"
+            " ORDER BY rowid DESC LIMIT ?"
         )
         return self._rows(sql, (job, limit), StateChange)
 
