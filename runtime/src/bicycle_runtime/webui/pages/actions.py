@@ -111,12 +111,9 @@ async def _restore(
 ) -> Response:  # fmt: skip
     """Restore a job from a savepoint of another, and redirect to the result."""
     service = site.service
-    savepoint = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
-    wanted = {
-        "url": savepoint.url,
-        "checkpoint_dir": facts["checkpoint_dir"],
-        "name": facts["name"],
-    }
+    name, words = facts.get("savepoint", ""), ("checkpoint_dir", "name")
+    savepoint = await service.slow(savepoint_of, service.home, job, name)
+    wanted = {"url": savepoint.url, **{word: facts.get(word, "") for word in words}}
     asked = await site.scope(request).ask("restore", None, wanted)
     return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
 
