@@ -1,4 +1,4 @@
-"""Write the generated parts of ``docs/reference``, ``docs/benchmarks.md`` and ``docs/images``.
+"""Write the generated parts of ``docs`` and of the command line.
 
 A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script,
 the prose around it to people. Without ``--write`` it names the files that are out of date: exit 1.
@@ -27,6 +27,8 @@ from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
+from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
+from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.states import FOLLOWERS
@@ -66,6 +68,7 @@ ERROR_AREAS = {
     "31": ("HTTP connector", ("bicycle_runtime.connectors",)),
 }
 
+OPERATIONS_FILE = Path(bicycle_runtime.__file__).parent / "cli/operation_commands.py"
 BENCHMARKS = DOCS / "benchmarks.md"
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
@@ -93,11 +96,31 @@ def main(arguments: list[str]) -> int:
 
 def renewed() -> dict[Path, str]:
     """Return each file of the reference, and the benchmarks, as their generated parts must be."""
+    # First, since the reference of commands contains them.
+    OPERATION_COMMANDS.clear()
+    OPERATION_COMMANDS.update(
+        (kind.command, kind.summary.rstrip("."))
+        for kind in JOB_OPERATIONS.values()
+        if kind.command.isidentifier()
+    )
     pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md"]
     files = {file: fill(_read(file)) for file in pages}
     summary = _beside_benchmarks("report_summary")
     files[BENCHMARKS] = summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))
-    return files | pictures()
+    return files | pictures() | {OPERATIONS_FILE: operation_commands()}
+
+
+def operation_commands() -> str:
+    """Return the module with the commands of operations, which the help reads without the rows."""
+    rows = [f'    "{name}": "{summary}",' for name, summary in OPERATION_COMMANDS.items()]
+    head = '"""Commands of operations with summaries, written by ``tools/generate.py``."""'
+    return "\n".join(
+        [
+            head, "", "from __future__ import annotations", "",
+            '__all__ = ["OPERATION_COMMANDS"]', "",
+            "OPERATION_COMMANDS: dict[str, str] = {", *rows, "}", "",
+        ]
+    )  # fmt: skip
 
 
 def pictures() -> dict[Path, str]:

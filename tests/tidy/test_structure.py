@@ -31,10 +31,12 @@ STAND_ALONE = frozenset(
         "api.guard",
         "api.openapi",
         "api.operation_bodies",
+        "cli.builtin",
         "cli.dev_cluster",
         "cli.foreground",
         "cli.live",
         "cli.log_reading",
+        "cli.operation_commands",  # Generated.
         "cli.refusing",
         "cli.stream_page",
         "connectors.builtin",

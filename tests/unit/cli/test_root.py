@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from bicycle_runtime import __version__
 from bicycle_runtime.cli import main
+from bicycle_runtime.cli.builtin import bicycle_commands
 from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
 from bicycle_runtime.cli.rendering import error_text
-from bicycle_runtime.cli.root import SECTIONS, RootGroup
+from bicycle_runtime.cli.root import RootGroup
 from bicycle_sdk.errors import (
     BicycleError,
     FunctionResultError,
@@ -67,13 +68,15 @@ def test_the_help_groups_commands_by_purpose_and_imports_none():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *text, modules = done.stdout.splitlines()
 
-    assert [line.rstrip(":") for line in text if line.rstrip(":") in SECTIONS] == list(SECTIONS)
+    sections = list(dict.fromkeys(each["section"] for each in bicycle_commands().values()))
+    assert [line.rstrip(":") for line in text if line.rstrip(":") in sections] == sections
     loaded = {name.removeprefix("bicycle_runtime.cli.") for name in modules.split()}
-    assert not loaded & {module for each in SECTIONS.values() for module, _ in each.values()}
+    modules = {each["location"].partition(":")[0] for each in bicycle_commands().values()}
+    assert not loaded & {name.removeprefix("bicycle_runtime.cli.") for name in modules}
 
 
 def test_the_summary_of_a_command_is_the_first_sentence_of_its_help_and_is_shown_whole(shell):
-    summaries = {name: text for each in SECTIONS.values() for name, (_, text) in each.items()}
+    summaries = {name: each["summary"] for name, each in bicycle_commands().items()}
     text = shell.run("--help").stdout
 
     assert "..." not in text.replace("[ARGS]...", "")

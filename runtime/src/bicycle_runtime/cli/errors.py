@@ -60,3 +60,15 @@ TOP_LIBRARY_MISSING = BicycleError.row(
     cause="The live view of `bicycle stream top` needs a library that is an extra of the runtime.",
     fix="pip install 'bicycle-runtime[top]', or add --once to print the current figures",
 )
+COMMAND_UNKNOWN = BicycleError.row(
+    "BIC-2017",
+    "command {name!r} not found; {refusal_text}",
+    cause="The command does not exist, or its extension could not be loaded.",
+    fix="run `bicycle --help` for the commands, or repair or remove the extension",
+)
+EXTENSION_COMMAND_UNUSABLE = BicycleError.row(
+    "BIC-2018",
+    "command {name!r} of extension {extension} cannot be loaded: {reason}",
+    cause="An extension offers a command whose module or function cannot be imported.",
+    fix="update or remove the distribution of the extension",
+)

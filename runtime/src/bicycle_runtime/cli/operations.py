@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
@@ -17,25 +18,19 @@ from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 
-__all__ = [
-    "cancel_command", "drain_command", "operation_command", "perform", "rescale_command",
-    "resume_command", "stop_command",
-]  # fmt: skip
+__all__ = ["COMMANDS", "add_operations", "operation_command", "perform"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _VALUE = "_value"  # The name of a positional argument is that of its option, and this.
 
 
-def operation_command(kind: OperationKind, name: str = "") -> click.Command:
-    """Return the command of an operation.
-
-    Args:
-        kind: The operation.
-        name: Name of the command; empty for the name of the operation.
-    """
+def operation_command(kind: OperationKind) -> click.Command:
+    """Return the command of an operation."""
 
     @click.command(
-        name or kind.name, help=f"{kind.summary}\n\n{kind.help}", epilog=examples(*kind.examples)
+        kind.command.split()[-1],
+        help=f"{kind.summary}\n\n{kind.help}",
+        epilog=examples(*kind.examples),
     )
     @click.argument("job", shell_complete=job_names)
     @_positional(kind)
@@ -105,8 +100,18 @@ def _either(name: str, positional: Any, flag: Any) -> Any:
     return positional or flag
 
 
-stop_command = operation_command(JOB_OPERATIONS["stop"])
-drain_command = operation_command(JOB_OPERATIONS["drain"])
-cancel_command = operation_command(JOB_OPERATIONS["cancel"])
-resume_command = operation_command(JOB_OPERATIONS["resume"])
-rescale_command = operation_command(JOB_OPERATIONS["rescale"])
+def add_operations(group: click.Group) -> None:
+    """Add the commands of operations to the group that their first word names."""
+    for kind in JOB_OPERATIONS.values():
+        if kind.command.startswith(f"{group.name} "):
+            group.add_command(operation_command(kind))
+
+
+# The commands of one word, as attributes.
+COMMANDS = SimpleNamespace(
+    **{
+        kind.command: operation_command(kind)
+        for kind in JOB_OPERATIONS.values()
+        if kind.command.isidentifier()
+    }
+)

@@ -2,93 +2,91 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from bicycle_runtime import __version__
+from bicycle_runtime.base.extensions import Extension, installed_extensions, load_object
+from bicycle_runtime.cli.builtin import bicycle_commands
+from bicycle_runtime.cli.command_offers import Command, CommandTable, command_table
 from bicycle_runtime.cli.exit_codes import MEANINGS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["RootGroup", "main"]
 
-_ROOM = "bicycle_runtime.cli"
-# Purpose -> command -> the module that has it, and the first sentence of its help.
-SECTIONS = {
-    "Run jobs": {
-        "run": ("run", "Run a job in the foreground"),
-        "submit": ("run", "Submit a job to the background and print its id"),
-        "stop": ("operations", "Stop a job gracefully after the current epoch"),
-        "drain": ("operations", "Drain a job: end its input and process all remaining records"),
-        "cancel": ("operations", "Cancel a job immediately, within an epoch"),
-        "resume": ("operations", "Start an ended job again from its last sealed epoch"),
-        "rescale": ("operations", "Change the parallelism of a running job"),
-        "upgrade": ("upgrade", "Upgrade a running job to another version of its plugin"),
-    },
-    "Watch jobs": {
-        "list": ("job_commands", "List the jobs of this machine, newest first"),
-        "status": ("job_commands", "Show the state and progress of a job"),
-        "logs": ("logs", "Show or follow the log of a submitted job"),
-        "metrics": ("figures", "Show throughput, lag and other metrics of running jobs"),
-        "workers": ("figures", "Show the processes of running jobs with CPU and memory"),
-        "info": ("job_commands", "Show totals over all jobs, and which service answered"),
-        "dlq": ("dlq", "List, show and replay dead letters"),
-    },
-    "Serve jobs": {
-        "up": ("up", "Start the service: web UI, REST API and jobs behind one port"),
-        "down": ("up", "Stop the service; its jobs continue"),
-        "serve": (
-            "serve",
-            "Serve metrics of the jobs of this machine to Prometheus",
-        ),
-        "token": ("token", "Create, list and revoke access tokens of the service"),
-    },
-    "Streams": {
-        "stream": ("stream", "Produce, read, copy and check streams without a job"),
-    },
-    "State and savepoints": {
-        "savepoint": ("savepoint", "Create, list, inspect, restore and delete savepoints"),
-        "checkpoints": ("checkpoints", "List the epochs in a checkpoint directory"),
-        "state": ("state", "Query the state of a job at any retained epoch"),
-    },
-    "Develop jobs": {
-        "new": ("new", "Create a plugin project with a job and its tests"),
-        "pipeline": ("pipeline", "Create, check, test and convert pipelines (TOML or YAML)"),
-        "plugins": ("plugins", "List, check and lock installed plugins"),
-        "graph": ("graph", "Show the chains, stages and parallelism of a job"),
-        "plan": ("plan", "Show the guarantee, state and warnings of a job before it runs"),
-        "replay": ("replay", "Replay an epoch of a job to debug it"),
-        "dev": ("dev", "Start a Kafka broker or a Spark cluster for development"),
-    },
-    "Maintain": {
-        "doctor": ("doctor", "Check whether this machine can run jobs"),
-        "jobs": ("jobs", "Remove the files of ended jobs"),
-        "completion": ("completion", "Print a completion script for a shell"),
-    },
-}
-_MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
+_OWN = "bicycle-runtime"
 _INTERRUPTED = 130
 _JSON, _DEBUG = "--json", "--debug"
 
 
+@cache
+def _own_commands() -> CommandTable:
+    return command_table(bicycle_commands(), ())
+
+
+@cache
+def _all_commands() -> CommandTable:
+    """Return all commands. The modules of extensions are imported, but no command."""
+    return command_table(bicycle_commands(), _other_extensions())
+
+
+def _other_extensions() -> list[Extension]:
+    return [each for each in installed_extensions() if each.distribution.partition(" ")[0] != _OWN]
+
+
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is requested."""
+    """The commands by name, each imported when it is requested.
+
+    Extensions are asked only for names that are not built in.
+    """
 
     def __getitem__(self, name: str) -> click.Command:
-        module = importlib.import_module(f"{_ROOM}.{_MODULES[name][0]}")
-        command = getattr(module, f"{name}_command")
-        assert isinstance(command, click.Command)
-        return command
+        found = _own_commands().commands.get(name) or _all_commands().commands.get(name)
+        if found is not None:
+            return _load(found)
+        if refusals := _all_commands().refusals:
+            # Slow to import, and needed for the bad case only.
+            from bicycle_runtime.cli.errors import COMMAND_UNKNOWN
+
+            raise COMMAND_UNKNOWN(name=name, refusal_text="; ".join(refusals))
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        return iter(_all_commands().commands)
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_all_commands().commands)
+
+
+def _load(command: Command) -> click.Command:
+    """Import and return the function of a command.
+
+    Raises:
+        EXTENSION_COMMAND_UNUSABLE: the module of the extension cannot be imported, or has no such
+            command.
+    """
+    try:
+        found = load_object(command.location)
+        if not isinstance(found, click.Command):
+            raise TypeError(f"{command.location} is not a click command")
+    except Exception as error:
+        if not command.extension:
+            raise
+        # Slow to import, and needed for the bad case only.
+        from bicycle_runtime.cli.errors import EXTENSION_COMMAND_UNUSABLE
+
+        raise EXTENSION_COMMAND_UNUSABLE(
+            name=command.name, extension=command.extension,
+            reason=f"{type(error).__name__}: {error}",
+        ) from error  # fmt: skip
+    return found
 
 
 class RootGroup(click.Group):
@@ -106,16 +104,23 @@ class RootGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands by purpose, without importing any."""
-        width = max(map(len, _MODULES))
-        for title, commands in SECTIONS.items():
+        table = _all_commands()
+        width = max(map(len, table.commands))
+        for title, commands in table.sections().items():
             with formatter.section(title):
-                formatter.write_dl([(n.ljust(width), text) for n, (_, text) in commands.items()])
+                formatter.write_dl([(each.name.ljust(width), each.summary) for each in commands])
+        if table.refusals:
+            with formatter.section("Extensions that failed to load"):
+                for refusal in table.refusals:
+                    formatter.write_text(refusal)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands with summaries, without importing them, and the options."""
+        from click.shell_completion import CompletionItem  # not needed to run a command
+
         found = [
-            CompletionItem(name, help=summary)
-            for name, (_, summary) in _MODULES.items()
+            CompletionItem(name, help=command.summary)
+            for name, command in _all_commands().commands.items()
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
@@ -164,7 +169,7 @@ main = RootGroup(
     name="bicycle",
     help=_HELP,
     epilog=_EXIT_CODES,
-    commands=_Commands(),  # type: ignore[arg-type]  # it only reads them, and a Mapping is enough
+    commands=_Commands(),  # type: ignore[arg-type]  # click only reads them
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 click.version_option(__version__, package_name="bicycle-runtime", prog_name="bicycle")(main)

@@ -14,7 +14,7 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.operations import operation_command, perform
+from bicycle_runtime.cli.operations import add_operations, perform
 from bicycle_runtime.cli.parameters import (
     answers,
     complete_savepoint,
@@ -63,7 +63,7 @@ def savepoint_command(context: click.Context, *, as_json: bool) -> None:
     show_overview(context, as_json=as_json)
 
 
-savepoint_command.add_command(operation_command(JOB_OPERATIONS["savepoint"], "create"))
+add_operations(savepoint_command)
 
 
 @savepoint_command.command(

@@ -70,3 +70,12 @@ class RuntimeHooks:
     def bicycle_job_listeners(self) -> dict[str, str]:
         """Return name -> ``"module:Class"`` of a ``jobs.running.listeners.JobListener``."""
         raise AssertionError("a hook specification is never called")
+
+    @_hook_spec
+    def bicycle_commands(self) -> dict[str, dict[str, str]]:
+        """Return command -> ``location``, ``summary`` and ``section``.
+
+        See ``cli.command_offers.CommandOffer``. The function needs no marker, so that a module with
+        commands alone imports nothing.
+        """
+        raise AssertionError("a hook specification is never called")

@@ -17,6 +17,7 @@ from typing import Any
 
 import importlib_metadata
 
+from bicycle_runtime.base.extensions import entry_lines
 from bicycle_runtime.extraction.errors import PLUGIN_NOT_FOUND, PLUGIN_REFUSED
 from bicycle_runtime.extraction.requirement import sdk_specifier
 from bicycle_sdk.errors import BicycleError
@@ -143,17 +144,7 @@ def _entry_lines(dist: Any) -> list[str]:
         text = dist.read_text("entry_points.txt") or ""
     except (OSError, UnicodeDecodeError):
         return []
-    if ENTRY_POINT_GROUP not in text:
-        return []
-    lines: list[str] = []
-    section = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1].strip()
-        elif section == ENTRY_POINT_GROUP and line and line[0] not in "#;":
-            lines.append(line)
-    return lines
+    return entry_lines(text, ENTRY_POINT_GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

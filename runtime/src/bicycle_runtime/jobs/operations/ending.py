@@ -84,6 +84,7 @@ def _result_of(status: JobStatus) -> Result:
 
 STOP = OperationKind(
     name="stop",
+    command="stop",
     summary="Stop a job gracefully after the current epoch.",
     options=StopOptions,
     settle=_settle_stop,
@@ -107,6 +108,7 @@ STOP = OperationKind(
 )
 DRAIN = OperationKind(
     name="drain",
+    command="drain",
     summary="Drain a job: end its input and process all remaining records.",
     perform=_drain,
     is_repeatable=True,
@@ -140,6 +142,7 @@ SUSPEND = OperationKind(
 )
 CANCEL = OperationKind(
     name="cancel",
+    command="cancel",
     summary="Cancel a job immediately, within an epoch.",
     perform=_cancel,
     is_repeatable=True,

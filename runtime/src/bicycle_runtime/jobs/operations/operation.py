@@ -79,6 +79,7 @@ class OperationKind:
         inputs: The options that the form has fields for.
         current: Returns the initial values of these fields.
         is_destructive: The job ends, or data is removed.
+        command: Words of the command after ``bicycle``; empty for an operation without one.
         positional: Options that are positional arguments of the command, after the job.
         help: The rest of the help of the command, after the summary.
         examples: Command lines that the help shows.
@@ -104,6 +105,7 @@ class OperationKind:
     inputs: tuple[str, ...] = ()
     current: Callable[[JobStatus], Mapping[str, Any]] | None = None
     is_destructive: bool = False
+    command: str = ""
     positional: tuple[str, ...] = ()
     help: str = ""
     examples: tuple[str, ...] = ()

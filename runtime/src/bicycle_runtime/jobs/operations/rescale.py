@@ -48,6 +48,7 @@ def _report(job: str, result: Result) -> str:
 
 RESCALE = OperationKind(
     name="rescale",
+    command="rescale",
     summary="Change the parallelism of a running job.",
     options=RescaleOptions,
     perform=_rescale,

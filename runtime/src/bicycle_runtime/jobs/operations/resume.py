@@ -27,6 +27,7 @@ def _resume(call: OperationCall, _options: NoOptions) -> Result:
 
 RESUME = OperationKind(
     name="resume",
+    command="resume",
     summary="Start an ended job again from its last sealed epoch.",
     settle=_check,
     perform=_resume,

@@ -166,6 +166,7 @@ def savepoint_line(result: Result) -> str:
 
 SAVEPOINT = OperationKind(
     name="savepoint",
+    command="savepoint create",
     summary="Create a savepoint of a job.",
     options=SavepointOptions,
     settle=settle_name,

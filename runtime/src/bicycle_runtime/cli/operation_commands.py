@@ -1,0 +1,13 @@
+"""Commands of operations with summaries, written by ``tools/generate.py``."""
+
+from __future__ import annotations
+
+__all__ = ["OPERATION_COMMANDS"]
+
+OPERATION_COMMANDS: dict[str, str] = {
+    "rescale": "Change the parallelism of a running job",
+    "stop": "Stop a job gracefully after the current epoch",
+    "drain": "Drain a job: end its input and process all remaining records",
+    "cancel": "Cancel a job immediately, within an epoch",
+    "resume": "Start an ended job again from its last sealed epoch",
+}
