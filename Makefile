@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/setup.stamp
 DEMO_STAMP := $(VENV)/demo.stamp
-PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
+PROJECTS := $(wildcard plugin_sdk/pyproject.toml streams/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
 EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
 
 # How many files of tests run at once; 0: one after another, in one process.
@@ -71,7 +71,7 @@ lint: setup ## ruff: style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup ## mypy: static types of SDK, runtime and plugins
+types: setup ## mypy: static types of SDK, toolkit, runtime and plugins
 	$(BIN)/mypy
 
 imports: setup ## import-linter: the directions of imports
@@ -151,5 +151,5 @@ bench: setup ## the benchmarks
 clean: ## remove everything that was built, .venv included
 	rm -rf $(VENV) .venv-* .build .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
-	find plugin_sdk runtime plugins -name '*.egg-info' -prune -exec rm -rf {} +
-	rm -rf plugin_sdk/build runtime/build plugins/*/build
+	find plugin_sdk streams runtime plugins -name '*.egg-info' -prune -exec rm -rf {} +
+	rm -rf plugin_sdk/build streams/build runtime/build plugins/*/build

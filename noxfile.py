@@ -26,8 +26,9 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
     if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable.
-NEEDS_EXTRA = (
+# What only an extra makes importable, and a former import path, which warns.
+NOT_IMPORTED = (
+    "bicycle_runtime.streams",
     "bicycle_runtime.cli.stream_page",
     "bicycle_runtime.connectors.http",
     "bicycle_runtime.connectors.lakes",
@@ -37,9 +38,10 @@ NEEDS_EXTRA = (
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.stream_clients.pulsar",
     "bicycle_runtime.connectors.stream_clients.redis",
-    "bicycle_runtime.streams.pulsar",
-    "bicycle_runtime.streams.redis",
-    "bicycle_runtime.streams.websocket",
+    "bicycle_streams.kafka",
+    "bicycle_streams.pulsar",
+    "bicycle_streams.redis",
+    "bicycle_streams.websocket",
     "bicycle_runtime.testing.connectors",
     "bicycle_runtime.testing.streams",
     "bicycle_runtime.api",
@@ -52,6 +54,10 @@ NEEDS_EXTRA = (
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
+    "streams": (
+        "bicycle_streams",
+        frozenset({"bicycle-sdk", "bicycle-streams", "fastcrc", "msgspec"}),
+    ),
     "runtime": ("bicycle_runtime", None),
     "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),
     "plugins/wordcount_kafka": (
@@ -124,9 +130,10 @@ def release(session: nox.Session) -> None:
     built = [str(path) for path in sorted(store.iterdir())]
     session.run(str(RELEASE_BIN / "twine"), "check", "--strict", *built, external=True)
     for folder, (module, allowed) in DISTRIBUTIONS.items():
+        needed = {"plugin_sdk", folder, *(("streams",) if folder == "runtime" else ())}
         with tempfile.TemporaryDirectory() as name:
             place = Path(name)
-            _install(session, store=store, folders={"plugin_sdk", folder}, place=place)
+            _install(session, store=store, folders=needed, place=place)
             _import_alone(session, python=place / "bin/python", module=module, allowed=allowed)
     with tempfile.TemporaryDirectory() as name:
         _install(session, store=store, folders=set(DISTRIBUTIONS), place=Path(name))
@@ -158,7 +165,7 @@ def _require_own_files(session: nox.Session, *, wheel: Path, source: Path) -> No
 def _install(session: nox.Session, *, store: Path, folders: set[str], place: Path) -> None:
     """Install the wheels of distributions, and what they ask for, in a new environment.
 
-    The SDK is always among them: no package of that name from elsewhere may be taken for ours.
+    Each of ours that is needed is among them: pip takes no package of that name from elsewhere.
     """
     wheels = {str(_wheel_of(store, folder)) for folder in folders}
     session.run(str(BIN / "python"), "-m", "venv", str(place), external=True)
@@ -190,7 +197,7 @@ def _import_alone(
     """Import every module outside the repository, and look at what is installed beside it."""
     with session.chdir(python.parent):
         session.run(
-            str(python), "-W", "error", "-c", IMPORT_ALL, module, *NEEDS_EXTRA, external=True
+            str(python), "-W", "error", "-c", IMPORT_ALL, module, *NOT_IMPORTED, external=True
         )
         listing = session.run(
             *(str(python), "-m", "pip", "list", "--format", "freeze"),

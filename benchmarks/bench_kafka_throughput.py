@@ -35,10 +35,10 @@ from measuring import (
 from peers import Peer, available
 from workloads import Events, scratch
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.contract import Budget, ConnectorSpec, DriverServices, Source, SourceReader
+from bicycle_sdk.clock import SystemClock
 
 ONCE, LEAST = "exactly-once", "at-least-once"
 JOBS = ("kafka_map", "kafka_count")

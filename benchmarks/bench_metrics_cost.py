@@ -25,7 +25,6 @@ from benchmark_jobs import is_bought_dict, to_order_dict
 from measuring import Report, Table, Target, arguments, in_turns
 from workloads import Events, check_totals, scratch
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
@@ -36,6 +35,7 @@ from bicycle_runtime.operators.metrics import MetricValues
 from bicycle_runtime.operators.tasks import chain, task
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment, file_sink
+from bicycle_sdk.clock import ManualClock
 
 _WRITE_S = 0.5  # as drivers do
 

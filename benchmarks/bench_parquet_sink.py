@@ -22,11 +22,11 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, in_tur
 from pyarrow import parquet
 from workloads import scratch
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
 from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
 from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.clock import SystemClock
 
 BATCH = 4_096
 EPOCH_BATCHES = 25

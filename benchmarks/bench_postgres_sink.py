@@ -21,9 +21,9 @@ from measuring import ROOT, Report, Table, Target, WrongOutputError, arguments, 
 from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is that of the tests.
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.clock import SystemClock
 from tests.postgres.postgres_server import PostgresServer
 
 BATCH = 4_096

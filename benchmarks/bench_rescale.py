@@ -19,12 +19,12 @@ from bicycle_runs import CORES, Engine, job, spark_engine
 from measuring import Report, Table, Target, WrongOutputError, arguments
 from workloads import Keys, scratch
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import RescaleRequest, rescale
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.testing.inspection import SealedObjects
+from bicycle_sdk.clock import SystemClock
 
 BACKENDS = ("memory", "rocksdb")
 PARALLELISMS = (4, 8, 3, 2)

@@ -26,7 +26,6 @@ from typing import Any
 from measuring import Report, Table, Target, arguments, percentile
 from service_fleet import job_name, status_of
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -35,6 +34,7 @@ from bicycle_runtime.service.address import read_address
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 from bicycle_runtime.service_process.main import keep_pauses_short
+from bicycle_sdk.clock import ManualClock
 
 _HERE = Path(__file__).parent
 _PLUGINS = """

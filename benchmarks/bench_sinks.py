@@ -26,9 +26,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is that of the tests.
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.sinks import IcebergCatalog, Rolling, delta_sink, http_sink, iceberg_sink
 from tests.unit.connectors.http_server import Server

@@ -18,9 +18,9 @@ from kafka_topics import PARTITIONS, READING, kafka_place
 from measuring import Report, Table, Target, WrongOutputError, arguments, ratios
 from workloads import scratch
 
-from bicycle_runtime.streams import StreamUrl, connect
-from bicycle_runtime.streams.tools.copying import relay
-from bicycle_runtime.streams.tools.opening import Tally
+from bicycle_streams import StreamUrl, connect
+from bicycle_streams.tools.copying import relay
+from bicycle_streams.tools.opening import Tally
 
 BATCH = 1_000
 WAITING_MAX = 20_000

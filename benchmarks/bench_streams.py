@@ -21,7 +21,7 @@ from measuring import ROOT, Report, Table, Target, WrongOutputError, arguments, 
 from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is that of the tests.
-from bicycle_runtime.streams import At, Streamer, connect
+from bicycle_streams import At, Streamer, connect
 from tests.redis.redis_server import RedisServer
 
 BATCH = 1_000
@@ -40,7 +40,7 @@ TARGETS = {
 ALONE = """
 import asyncio, sys, time
 begun = time.process_time()
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 loaded_ms = (time.process_time() - begun) * 1e3
 url, count, batch, size = sys.argv[1], *map(int, sys.argv[2:])
 

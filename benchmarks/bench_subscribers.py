@@ -26,7 +26,7 @@ from measuring import ROOT, Report, Table, Target, WrongOutputError, arguments, 
 from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is started as in the tests.
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.unit.subscriber_server.subscribed import SubscriberServer
 
 CLIENT_PROCESSES = 2

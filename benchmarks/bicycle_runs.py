@@ -21,7 +21,6 @@ from measuring import BUILD
 from paces import Lap
 from this_machine import processor_ticks
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
@@ -35,6 +34,7 @@ from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
+from bicycle_sdk.clock import SystemClock
 
 __all__ = [
     "CORES", "Engine", "JobRun", "engine_on", "job", "lap_of", "local_engine", "spark_engine",

@@ -19,6 +19,7 @@ __all__ = ["MEASURED", "code_digest", "digest_of", "measured_line", "with_ages"]
 ROOT = Path(__file__).parents[1]
 _RUNTIME = "runtime/src/bicycle_runtime"
 _SDK = "plugin_sdk/src/bicycle_sdk"
+_TOOLKIT = "streams/src/bicycle_streams"
 _OPERATORS = tuple(f"{_RUNTIME}/{room}" for room in ("operators", "records", "state"))
 _EPOCHS = (*_OPERATORS, f"{_RUNTIME}/engine", f"{_RUNTIME}/recovery")
 _FILES = (*_EPOCHS, f"{_RUNTIME}/connectors/files")
@@ -56,9 +57,9 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "state-commit": _EPOCHS,
     "state-lookup": (*_EPOCHS, f"{_RUNTIME}/jobs/checkpoints", f"{_RUNTIME}/service"),
     "state-peers": _FILES,
-    "stream-relay": (f"{_RUNTIME}/streams",),
-    "streams": (f"{_RUNTIME}/streams",),
-    "subscribers": (f"{_RUNTIME}/subscriber_server", f"{_RUNTIME}/streams"),
+    "stream-relay": (_TOOLKIT,),
+    "streams": (_TOOLKIT,),
+    "subscribers": (f"{_RUNTIME}/subscriber_server", _TOOLKIT),
     "time-order": _OPERATORS,
     "upgrade": (_RUNTIME, _SDK),
     "w1-json": _FILES,
@@ -125,7 +126,9 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 def _commit() -> str:
     """Return the commit that is checked out, and whether files differ from it; or `unknown`."""
     found = _git("rev-parse", "--short", "HEAD")
-    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "runtime", "plugin_sdk")
+    changes = _git(
+        "status", "--porcelain", "--untracked-files=no", "--", "runtime", "streams", "plugin_sdk"
+    )
     return f"{found or 'unknown'}{' and changes' if changes else ''}"
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.clock import SystemClock
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ import click
 
 import bicycle_runtime
 import bicycle_sdk
+import bicycle_streams
 from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
-from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
@@ -34,6 +34,7 @@ from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
+from bicycle_sdk.options import OptionInfo, describe
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
@@ -42,7 +43,7 @@ ErrorEntry = type[BicycleError] | ErrorRow[BicycleError]
 # First two digits of codes -> the area, and the packages that declare its errors.
 ERROR_AREAS = {
     "10": ("SDK: graphs, parameters, functions", ("bicycle_sdk",)),
-    "11": ("Options and storage", ("bicycle_runtime.base",)),
+    "11": ("Options and storage", ("bicycle_sdk", "bicycle_runtime.base")),
     "12": ("Records and keys", ("bicycle_runtime.records",)),
     "13": ("State", ("bicycle_runtime.state",)),
     "14": ("Operators and user functions", ("bicycle_runtime.operators",)),
@@ -60,7 +61,7 @@ ERROR_AREAS = {
         "Servers: addresses, TLS, subscribers",
         ("bicycle_runtime.listening", "bicycle_runtime.subscriber_server"),
     ),
-    "26": ("Streams", ("bicycle_runtime.streams", "bicycle_runtime.connectors")),
+    "26": ("Streams", ("bicycle_streams", "bicycle_runtime.connectors")),
     "27": ("Pipelines", ("bicycle_runtime.pipelines",)),
     "28": ("PostgreSQL connectors", ("bicycle_runtime.connectors",)),
     "29": ("Formats", ("bicycle_runtime.formats",)),
@@ -70,6 +71,7 @@ ERROR_AREAS = {
 
 OPERATIONS_FILE = Path(bicycle_runtime.__file__).parent / "cli/operation_commands.py"
 BENCHMARKS = DOCS / "benchmarks.md"
+_FORMER = "bicycle_runtime.streams"
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
     re.DOTALL,
@@ -194,7 +196,7 @@ def _area_digits(entry: ErrorEntry) -> str:
 
 
 def catalogue() -> list[tuple[str, ErrorEntry]]:
-    """Return the errors of SDK and runtime by code, each with its module."""
+    """Return the errors of all packages by code, each with its module."""
     found: dict[str, tuple[str, ErrorEntry]] = {}
     for module in import_all():
         for value in vars(module).values():
@@ -218,7 +220,7 @@ def options_reference() -> str:
 
 
 def options_classes() -> list[type[Any]]:
-    """Return the dataclasses of the runtime that declare options, by name."""
+    """Return the dataclasses of all packages that declare options, by name."""
     found = {
         value
         for module in import_all()
@@ -277,13 +279,23 @@ def walk_commands(
 
 
 def import_all() -> list[ModuleType]:
-    """Import and return every module of the SDK and the runtime but ``__main__``."""
+    """Import and return every module of our packages but ``__main__`` and the former paths."""
     modules = []
-    for package in (bicycle_sdk, bicycle_runtime):
-        found = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
-        names = [package.__name__, *(info.name for info in found)]
-        modules += [importlib.import_module(n) for n in names if not n.endswith("__main__")]
+    for package in (bicycle_sdk, bicycle_streams, bicycle_runtime):
+        modules += [importlib.import_module(name) for name in _names_in(package)]
     return modules
+
+
+def _names_in(package: ModuleType) -> Iterator[str]:
+    """Yield the name of a package, and those of the modules below it."""
+    yield package.__name__
+    for info in pkgutil.iter_modules(package.__path__, prefix=f"{package.__name__}."):
+        if info.name == _FORMER or info.name.endswith("__main__"):
+            continue
+        if info.ispkg:
+            yield from _names_in(importlib.import_module(info.name))
+        else:
+            yield info.name
 
 
 def decisions_reference() -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 __all__ = ["log_events_reference"]
 
-_SOURCE = Path(__file__).parents[1] / "runtime/src/bicycle_runtime"
+_ROOT = Path(__file__).parents[1]
+_SOURCES = tuple(_ROOT / name / "src" for name in ("plugin_sdk", "streams", "runtime"))
 _LEVELS = ("INFO", "WARNING", "ERROR")
 # Fields of events whose call passes a dict.
 _PASSED_FIELDS = {
@@ -159,7 +160,7 @@ class _Event:
 
 
 def log_events_reference() -> str:
-    """Return a row for each log event of the runtime.
+    """Return a row for each log event of toolkit and runtime.
 
     Raises:
         AssertionError: an event has no description, or a description has no event.
@@ -179,7 +180,8 @@ def log_events_reference() -> str:
 def _events() -> dict[str, _Event]:
     """Return all events by name, from calls of ``log_event`` and of methods that wrap it."""
     found: dict[str, _Event] = {}
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(_SOURCE.rglob("*.py"))}
+    paths = sorted(path for folder in _SOURCES for path in folder.rglob("*.py"))
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
     for tree in trees.values():
         for function in ast.walk(tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -61,12 +61,12 @@ def cluster(whole_cluster: SparkCluster) -> SparkCluster:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """SDK and runtime of this checkout as wheels, without what earlier builds left there."""
+    """The wheels of SDK, toolkit and runtime, without what earlier builds left there."""
     store, copies = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("sources")
     left_out = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
     folders = [
         str(shutil.copytree(_ROOT / name, copies / name, ignore=left_out))
-        for name in ("plugin_sdk", "runtime")
+        for name in ("plugin_sdk", "streams", "runtime")
     ]
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(store), *folders])

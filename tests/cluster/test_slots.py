@@ -1,7 +1,7 @@
 """The queue of the service knows the cores of a real standalone master by its page."""
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.spark_masters import Masters
+from bicycle_sdk.clock import SystemClock
 from tests.waiting import until
 
 

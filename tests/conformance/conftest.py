@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.testing import Runner
+from bicycle_sdk.clock import ManualClock
 from tests.tiers import CORE
 
 WITH_STATE = {

@@ -1,8 +1,8 @@
 """The HTTP sink as a case of the conformance suite, before a real server."""
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import CanBeUnwritable, HasOutages, SinkCase
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks import http_sink
 from tests.unit.connectors.http_server import Server
 

@@ -12,9 +12,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.streams import standard_input
 from bicycle_runtime.testing.connectors import CanBeUnwritable, SinkCase
 from bicycle_sdk.sinks.addresses import sink_from_uri
+from bicycle_streams import standard_input
 
 
 class SentCase(SinkCase):

@@ -2,10 +2,6 @@
 
 import json
 
-from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.file.creating import create_file
-from bicycle_runtime.streams.file.format import FileHeader
-from bicycle_runtime.streams.file.writing import FileWriter
 from bicycle_runtime.testing.connectors import (
     CanBeUnwritable,
     CarriesMetadata,
@@ -17,6 +13,10 @@ from bicycle_runtime.testing.connectors import (
 )
 from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.file.creating import create_file
+from bicycle_streams.file.format import FileHeader
+from bicycle_streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
 
 BEGIN_MS = 1_700_000_000_000

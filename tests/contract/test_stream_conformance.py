@@ -2,8 +2,8 @@
 
 import pytest
 
-from bicycle_runtime.streams import connecting
 from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
+from bicycle_streams import connecting
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 

@@ -14,6 +14,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / ".github").rglob("*.md")),
     ROOT / "plugin_sdk/README.md",
+    ROOT / "streams/README.md",
     *sorted(ROOT.glob("plugins/*/README.md")),
     ROOT / "plugins/README.md",
     ROOT / "runtime/README.md",

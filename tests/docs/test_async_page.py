@@ -6,12 +6,12 @@ import types
 
 import pytest
 
-from bicycle_runtime.base.options import describe
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
 from bicycle_runtime.jobs.status import OperatorStatus
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import DataStream
+from bicycle_sdk.options import describe
 from bicycle_sdk.testing import FunctionHarness
 from tests.docs.scripts import DOCS
 

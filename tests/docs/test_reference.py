@@ -8,8 +8,8 @@ import tomllib
 import click
 import pytest
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.connectors import builtin
+from bicycle_sdk.errors import OptionError
 from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, faults_of_pages, load, name_of
 
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?(bicycle(?: [^\n]*)?)$", re.MULTILINE)

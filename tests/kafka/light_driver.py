@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -29,6 +27,9 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import configure
+from bicycle_sdk.random_source import system_random
 from tests.spark.jobsite import Life
 from tests.waiting import until
 

@@ -11,10 +11,10 @@ from typing import Any
 import cloudpickle
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, StagedFile, WriterTask
+from bicycle_sdk.clock import SystemClock
 
 WAIT_S = 30.0
 _COMMIT_S = 5.0

@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import (
@@ -22,6 +21,7 @@ from bicycle_runtime.testing.connectors import (
     SinkSuite,
     SourceSuite,
 )
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from tests.kafka.sink_runs import messages_in
 from tests.kafka_broker import broker_in, create_topic, end

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.kafka import consuming
 from bicycle_runtime.contract import Budget
 from bicycle_runtime.testing.connectors.running import eventually
+from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import ONE, feed, source_run
 from tests.kafka_broker import create_topic
 

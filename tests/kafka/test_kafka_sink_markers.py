@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.kafka.errors import KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_sdk.clock import SystemClock
 from tests.kafka.sink_runs import SinkRun, messages_in
 from tests.kafka_broker import USERS, create_topic
 

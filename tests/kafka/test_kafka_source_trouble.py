@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.kafka import cluster, consuming
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
@@ -15,6 +14,7 @@ from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.contract import Budget
 from bicycle_runtime.testing.connectors.running import eventually
+from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import ONE, feed, values
 from tests.kafka_broker import create_topic
 

@@ -9,7 +9,8 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
+from bicycle_streams import (
     At,
     Message,
     SeekError,
@@ -19,12 +20,11 @@ from bicycle_runtime.streams import (
     StreamUrl,
     connect,
 )
-from bicycle_runtime.streams.kafka import consuming
-from bicycle_runtime.streams.texts import message_text
-from bicycle_runtime.streams.tools.copying import relay
-from bicycle_runtime.streams.tools.opening import Tally
-from bicycle_runtime.streams.tools.sending import produce
-from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
+from bicycle_streams.kafka import consuming
+from bicycle_streams.texts import message_text
+from bicycle_streams.tools.copying import relay
+from bicycle_streams.tools.opening import Tally
+from bicycle_streams.tools.sending import produce
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.unit.subscriber_server.subscribed import (
     SubscriberServer,
     client_of,

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_streams import (
     CommitNotAllowedError,
     ProducerEndedError,
     StreamError,
     StreamUnsupportedError,
     connect,
 )
-from bicycle_runtime.streams.errors import FLUSH_TIMED_OUT
-from bicycle_runtime.streams.kafka.errors import (
+from bicycle_streams.errors import FLUSH_TIMED_OUT
+from bicycle_streams.kafka.errors import (
     NOT_DELIVERED,
     OUTSIDE_TRANSACTION,
     PRODUCER_FENCED,
@@ -29,7 +29,7 @@ _numbers = itertools.count()
 # Sends in a transaction, tells so, and waits to be killed.
 _SENDER = """
 import asyncio, sys
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 
 async def main(uri, topic):
     async with connect(uri, {"create": "if-missing", "transactional_id": topic}) as streamer:

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.dev.errors import TOPIC_REFUSED
+from bicycle_sdk.clock import ManualClock, SystemClock
 from bicycle_sdk.errors import BicycleError
 from tests.kafka_broker import broker_in, create_topic, end
 from tests.waiting import until

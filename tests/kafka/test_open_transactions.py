@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 
 from bicycle_runtime.contract import Budget
-from bicycle_runtime.streams import connect
-from bicycle_runtime.streams.kafka.errors import TRANSACTION_LEFT_UNREAD
+from bicycle_streams import connect
+from bicycle_streams.kafka.errors import TRANSACTION_LEFT_UNREAD
 from tests.kafka.kafka_feeding import ONE, feed, feed_transactions, values
 from tests.raising import raises
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from bicycle_runtime.streams import connect
-from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import KafkaSourceBuilder, ProcessFunction, dead_letter
+from bicycle_streams import connect
+from bicycle_streams.errors import StreamError
 from tests.kafka.kafka_feeding import feed, source_run, values
 from tests.kafka.raw_messages import produce_raw
 

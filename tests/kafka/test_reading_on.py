@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, decode_record
@@ -20,6 +19,7 @@ from bicycle_runtime.engine.replay.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import KafkaSinkBuilder, KafkaSourceBuilder, StreamEnvironment
+from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import feed
 from tests.kafka.sink_runs import values_in
 from tests.plugin_zoo.zoo import install, whole

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.topic_calls import call, refused, told
 
 _numbers = itertools.count()

@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.testing.connectors import CanBeUnwritable, SinkCase
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks import IcebergCatalog, Rolling, delta_sink, iceberg_sink
 
 CITIES = ("brest", "dover/strait", "Köln")

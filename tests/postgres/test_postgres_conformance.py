@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.testing.connectors import (
     CanBeUnwritable,
@@ -17,6 +16,7 @@ from bicycle_runtime.testing.connectors import (
     SourceCase,
     SourceSuite,
 )
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks import postgres_sink
 from bicycle_sdk.sources import postgres_source
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.connectors.postgres.lookup import LookupTable
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.script import script_source
 from bicycle_sdk import Secret, retry
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.lookups import PostgresLookup
 

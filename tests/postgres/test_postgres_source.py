@@ -7,13 +7,13 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 from bicycle_sdk import Secret, dead_letter
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.sources import postgres_source
 from tests.raising import raises

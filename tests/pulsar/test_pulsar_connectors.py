@@ -6,7 +6,6 @@ import os
 import pulsar
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import (
@@ -20,6 +19,7 @@ from bicycle_runtime.testing.connectors import (
     SinkSuite,
     SourceSuite,
 )
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness
+from bicycle_streams import connect
 from tests.waiting import until
 
 PATIENT = {"connect_timeout_ms": 60_000}  # A server that was just started takes its time.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.spark.jobsite import JobSite
 from tests.waiting import until
 

@@ -7,15 +7,15 @@ import time
 import pulsar
 import pytest
 
-from bicycle_runtime.streams import At, StreamConnectError, StreamUnsupportedError, connect
-from bicycle_runtime.streams.pulsar.errors import (
+from bicycle_runtime.testing.streams.cases import numbers, send, texts
+from bicycle_streams import At, StreamConnectError, StreamUnsupportedError, connect
+from bicycle_streams.pulsar.errors import (
     ADMIN_UNREACHABLE,
     DEDUPLICATION_OFF,
     GROUP_IN_USE,
     NOT_TEXT,
     PARTITIONS_MISSING,
 )
-from bicycle_runtime.testing.streams.cases import numbers, send, texts
 from tests.raising import raises
 
 COUNT = 10

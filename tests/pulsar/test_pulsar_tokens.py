@@ -7,10 +7,10 @@ import pytest
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.stream_clients.pulsar import PulsarStreamSource
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.streams import StreamConnectError, connect
-from bicycle_runtime.streams.pulsar.errors import ADMIN_UNREACHABLE
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.uris import source_from_uri
+from bicycle_streams import StreamConnectError, connect
+from bicycle_streams.pulsar.errors import ADMIN_UNREACHABLE
 from tests.pulsar.pulsar_server import PulsarServer, token_of
 from tests.raising import raises
 

@@ -8,9 +8,9 @@ import redis
 from redis.crc import key_slot
 
 from bicycle_runtime.connectors.errors import STREAMS_UNREACHABLE
-from bicycle_runtime.streams import StreamConnectError, StreamUrlError, connect
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.streams import StreamCase, StreamSuite
+from bicycle_streams import StreamConnectError, StreamUrlError, connect
 from tests.raising import raises
 from tests.redis.redis_cluster import Cluster
 from tests.sink_runs import SinkRuns

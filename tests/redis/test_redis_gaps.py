@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_REPLACED
 from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSource
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import services_in
 from bicycle_sdk import dead_letter
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 
 LOSSES = (STREAMS_LOST.code, STREAMS_REPLACED.code)

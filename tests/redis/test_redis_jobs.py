@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from redis import Redis
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.faults import arm_fault
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
@@ -20,9 +19,10 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSource
 from bicycle_runtime.contract import Budget, ConnectorSpec
-from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import services_in
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams import connect
 from tests.raising import raises
 from tests.sink_runs import SinkRuns
 from tests.waiting import until

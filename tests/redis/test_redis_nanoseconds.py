@@ -10,12 +10,12 @@ from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSink, Red
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.errors import RECORD_UNDECODABLE
-from bicycle_runtime.streams import BEGINNING, At, Message, StreamKey, connect
-from bicycle_runtime.streams.redis.errors import ID_UNUSABLE, REFUSED
-from bicycle_runtime.streams.redis.ids import NS_PER_MS
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
+from bicycle_streams import BEGINNING, At, Message, StreamKey, connect
+from bicycle_streams.redis.errors import ID_UNUSABLE, REFUSED
+from bicycle_streams.redis.ids import NS_PER_MS
 from tests.raising import raises
 from tests.waiting import until
 

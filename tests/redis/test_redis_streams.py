@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_streams import (
     At,
     CommitNotAllowedError,
     ConnectionLostError,
@@ -311,13 +311,13 @@ def test_a_client_that_is_missing_is_named():
     code = """
 import sys
 sys.modules["redis"] = None
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 connect("redis://localhost")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert "BIC-2625" in done.stderr
-    assert "bicycle-runtime[redis]" in done.stderr
+    assert "bicycle-streams[redis]" in done.stderr
 
 
 @pytest.mark.parametrize("user", ["everything", "no-scripts"])

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.unit.subscriber_server.subscribed import (
     SubscriberServer,
     client_of,

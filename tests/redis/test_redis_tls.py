@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 import pytest
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.streams import StreamConnectError, connect
 from bicycle_runtime.testing import Harness
+from bicycle_streams import StreamConnectError, connect
 from tests.raising import raises
 from tests.redis.redis_server import RedisServer
 

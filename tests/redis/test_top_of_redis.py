@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
 from bicycle_runtime.cli.stream_page import StreamPage
-from bicycle_runtime.streams import StreamUrl
-from bicycle_runtime.streams.tools.rates import Marks
-from bicycle_runtime.streams.tools.watching import Watch
+from bicycle_streams import StreamUrl
+from bicycle_streams.tools.rates import Marks
+from bicycle_streams.tools.watching import Watch
 
 PATIENCE_S = 60.0
 

@@ -16,13 +16,13 @@ from bicycle_runtime.base.errors import (
     STORAGE_ACCESS_DENIED,
     STORAGE_DRIVER_MISSING,
     STORAGE_MISSING,
-    ConfigError,
     ObjectExistsError,
     ObjectMissingError,
     StorageUnreachableError,
 )
 from bicycle_runtime.base.storage import delete_all, require_atomic_create
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_sdk.errors import ConfigError
 from tests.raising import raises
 from tests.s3.s3_server import KEY, SECRET
 

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.process_identity import ProcessIdentity, this_process
 from bicycle_runtime.base.storage import LocalStorage
@@ -28,6 +27,7 @@ from bicycle_runtime.testing.inspection import SealedObjects
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import used_payloads
 from bicycle_runtime.testing.script import Script
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.environment import StreamEnvironment
 
 NO_PROCESS = 2**30  # No process ever has this id, so it is gone for all that see the same ids.

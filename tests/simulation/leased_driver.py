@@ -10,8 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.local import LocalExecutor
@@ -21,7 +20,9 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.random_source import system_random
 
 
 def main(

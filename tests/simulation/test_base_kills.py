@@ -11,7 +11,7 @@ import pytest
 from bicycle_runtime.base.faults import BASE_POINTS
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (ROOT, ROOT / "plugin_sdk" / "src", ROOT / "runtime" / "src")
+SOURCES = (ROOT, *(ROOT / name / "src" for name in ("plugin_sdk", "streams", "runtime")))
 
 
 def run_worker(folder, backend, **environment):

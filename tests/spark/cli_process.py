@@ -17,7 +17,9 @@ from tests.spark.jobsite import SHORT_LIVED_JAVA
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "plugin_sdk/src", ROOT / "runtime/src", ROOT / "plugins/wordcount/src"]
+SOURCES = [
+    ROOT / name / "src" for name in ("plugin_sdk", "streams", "runtime", "plugins/wordcount")
+]
 PROGRAM = "from bicycle_runtime.cli import main; main()"
 
 

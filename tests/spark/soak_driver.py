@@ -12,8 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
@@ -21,6 +19,8 @@ from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.random_source import system_random
 
 
 def main(request_path: Path, times_path: Path) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.redis.redis_server import RedisServer
 from tests.unit.connectors.feed_process import FeedProcess
 from tests.waiting import until

@@ -24,9 +24,10 @@ REASON_LENGTH_MIN = 8
 
 GENERATED = "generated"  # A folder of code that a program has written.
 VAGUE_NAMES = frozenset({"common", "core", "helper", "helpers", "misc", "util", "utils"})
-# Where time, random numbers and the environment may be read: the base room and the doors.
-DOORS = tuple(
-    f"runtime/src/bicycle_runtime/{room}" for room in ("base", "cli", "api", "webui", "jobs")
+# Where time, random numbers and the environment may be read: the clock, the base room, the doors.
+DOORS = (
+    *(f"runtime/src/bicycle_runtime/{room}" for room in ("base", "cli", "api", "webui", "jobs")),
+    "plugin_sdk/src/bicycle_sdk/clock.py",
 )
 _HIDDEN_INPUTS = {
     "time": {"time", "time_ns"},

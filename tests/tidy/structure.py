@@ -16,7 +16,6 @@ from typing import Any
 
 import grimp
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.builtin import bicycle_sinks
 from bicycle_runtime.engine.local import LocalExecutor
@@ -25,22 +24,26 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_sdk import StreamEnvironment, file_sink
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.graph import OperatorKind
 from tests.unit.jobs.job_samples import bundle_of
 
-PACKAGE = "bicycle_runtime"
-SOURCES = Path(__file__).parents[2] / "runtime/src"
+PACKAGE, TOOLKIT = "bicycle_runtime", "bicycle_streams"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "runtime/src"
 DRIVER = f"{PACKAGE}.jobs.running.driver"
 FILE_LINES_MAX = 500
 _MANY = 50_000  # Several batches.
 
 
 class Imports:
-    """The imports of the runtime among its modules: also those inside functions, none for types."""
+    """The imports of runtime and toolkit among their modules: also those inside functions."""
 
     def __init__(self) -> None:
-        self._graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
-        self._mentions = grimp.build_graph(PACKAGE, cache_dir=None)
+        self._graph = grimp.build_graph(
+            PACKAGE, TOOLKIT, exclude_type_checking_imports=True, cache_dir=None
+        )
+        self._mentions = grimp.build_graph(PACKAGE, TOOLKIT, cache_dir=None)
 
     @property
     def modules(self) -> set[str]:
@@ -80,7 +83,8 @@ class Imports:
 
 
 def _file(module: str) -> Path:
-    path = SOURCES / module.replace(".", "/")
+    sources = ROOT / "streams/src" if module.startswith(TOOLKIT) else SOURCES
+    path = sources / module.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
@@ -109,7 +113,7 @@ def files_of_sinks() -> dict[str, set[str]]:
 @cache
 def _texts() -> list[tuple[str, str]]:
     root = SOURCES.parents[1]
-    folders = (SOURCES, root / "plugin_sdk/src")
+    folders = (SOURCES, root / "streams/src", root / "plugin_sdk/src")
     paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
     return [(str(path.relative_to(root)), path.read_text(encoding="utf-8")) for path in paths]
 
@@ -167,7 +171,9 @@ class _Watched(LocalExecutor):
 
         def note(frame: Any, event: str, _: Any) -> None:
             module = frame.f_globals.get("__name__", "")
-            if event == "call" and module.startswith(("bicycle_runtime.", "bicycle_sdk.")):
+            if event == "call" and module.startswith(
+                ("bicycle_runtime.", "bicycle_sdk.", "bicycle_streams.")
+            ):
                 found[module] += 1
 
         former = sys.getprofile()

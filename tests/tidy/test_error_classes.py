@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime import streams, testing
+import bicycle_streams as streams
+from bicycle_runtime import testing
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_sdk import errors as sdk_errors
 from bicycle_sdk.errors import BicycleError, ErrorRow
@@ -22,7 +23,7 @@ REFERENCE.import_all()
 CATALOGUE = REFERENCE.catalogue()
 ENTRIES = [entry for _, entry in CATALOGUE]
 CLASSES = [entry for entry in ENTRIES if not isinstance(entry, ErrorRow)]
-PRODUCT = ("runtime/src", "plugin_sdk/src", "plugins")
+PRODUCT = ("runtime/src", "streams/src", "plugin_sdk/src", "plugins")
 # Classes that authors of jobs, tests and plugins may catch.
 PUBLIC = {
     name

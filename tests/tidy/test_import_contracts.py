@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "bicycle_sdk": ROOT / "plugin_sdk/src",
+    "bicycle_streams": ROOT / "streams/src",
     "bicycle_runtime": ROOT / "runtime/src",
     "wordcount": ROOT / "plugins/wordcount/src",
     "wordcount_kafka": ROOT / "plugins/wordcount_kafka/src",
@@ -29,13 +30,15 @@ OPERATORS = "Rooms of operators point downwards"
 SDK = "SDK modules point downwards"
 CONNECTORS = "Connectors are strangers to each other"
 PYSPARK = "Only the engine knows PySpark"
-PLUGINS = "SDK and plugins do not know the runtime"
+PLUGINS = "SDK, toolkit and plugins do not know the runtime"
+TOOLKIT = "Rooms of the toolkit point downwards"
+SDK_BELOW = "The SDK does not know the toolkit"
 
 
 # Module, what is planted in it, and the contract that it breaks.
 PLANTS = [
     ("bicycle_runtime/records/__init__.py", "import bicycle_runtime.state", ROOMS),
-    ("bicycle_runtime/base/clock.py", "import bicycle_runtime.connectors.staging", ROOMS),
+    ("bicycle_runtime/base/ids.py", "import bicycle_runtime.connectors.staging", ROOMS),
     ("bicycle_runtime/extraction/__init__.py", "import bicycle_runtime.connectors", ROOMS),
     ("bicycle_runtime/new_room/__init__.py", "", ROOMS),
     ("bicycle_runtime/api/routes.py", "import bicycle_runtime.cli", ROOMS),
@@ -79,6 +82,11 @@ PLANTS = [
     ("bicycle_sdk/functions.py", "import pyspark", PYSPARK),
     ("wordcount/__init__.py", "import pyspark", PYSPARK),
     ("bicycle_sdk/errors.py", "import bicycle_runtime.base.errors", PLUGINS),
+    ("bicycle_streams/admin.py", "import bicycle_streams.connecting", TOOLKIT),
+    ("bicycle_streams/new_backend.py", "", TOOLKIT),
+    ("bicycle_streams/errors.py", "import bicycle_runtime.base.errors", PLUGINS),
+    ("bicycle_sdk/errors.py", "import bicycle_streams.errors", SDK_BELOW),
+    ("bicycle_streams/kafka/__init__.py", "import pyspark", PYSPARK),
     ("wordcount/__init__.py", "import bicycle_runtime", PLUGINS),
     ("wordcount_kafka/__init__.py", "import bicycle_runtime", PLUGINS),
 ]
@@ -143,7 +151,10 @@ def broken(skeleton) -> dict[tuple[str, ...], set[str]]:
 
 def verdicts(exit_code: int, told: str) -> set[str]:
     """Return the names of the contracts that import-linter calls broken."""
-    names = (ROOMS, JOBS, SERVICE, ENGINE, OPERATORS, STATE, SDK, CONNECTORS, PYSPARK, PLUGINS)
+    names = (
+        *(ROOMS, JOBS, SERVICE, ENGINE, OPERATORS, STATE, SDK, CONNECTORS, PYSPARK, PLUGINS),
+        *(TOOLKIT, SDK_BELOW),
+    )
     words = {name: told.partition(name)[2].split(maxsplit=1)[0] for name in names}
     assert set(words.values()) <= {"KEPT", "BROKEN"}, told
     found = {name for name, word in words.items() if word == "BROKEN"}

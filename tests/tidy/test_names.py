@@ -12,7 +12,13 @@ import pytest
 from tests.tidy.house import GENERATED
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("plugin_sdk/src", "runtime/src", "plugins/wordcount/src", "plugins/wordcount_kafka/src")
+FOLDERS = (
+    "plugin_sdk/src",
+    "streams/src",
+    "runtime/src",
+    "plugins/wordcount/src",
+    "plugins/wordcount_kafka/src",
+)
 # English and computing, one word a line, reviewed. A word of our own gets a line in the glossary.
 PLAIN = Path(__file__).with_name("plain_words.txt")
 # Words of our own that the field has words for, and where they may stand in their plain meaning.

@@ -11,6 +11,7 @@ from tests.docs.scripts import command_words
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
     ROOT / "plugin_sdk/pyproject.toml",
+    ROOT / "streams/pyproject.toml",
     ROOT / "runtime/pyproject.toml",
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]

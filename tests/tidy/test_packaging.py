@@ -17,10 +17,12 @@ from tests.lock_file import FOLDER, RUNTIME, lock_of, locked, locked_lines
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
     ROOT / "plugin_sdk/pyproject.toml",
+    ROOT / "streams/pyproject.toml",
     ROOT / "runtime/pyproject.toml",
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]
 GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+OURS = {"bicycle-sdk", "bicycle-streams"}
 LOCKS = sorted(FOLDER.glob("*.lock"))
 
 
@@ -47,12 +49,12 @@ def imported_modules(folder: Path) -> set[str]:
     return names
 
 
-def test_there_are_the_sdk_the_runtime_and_the_word_counts():
+def test_there_are_the_sdk_the_toolkit_the_runtime_and_the_word_counts():
     names = {project_of(file)["name"] for file in PROJECTS}
 
     plugins = {"bicycle-wordcount", "bicycle-wordcount-kafka"}
 
-    assert {"bicycle-sdk", "bicycle-runtime", *plugins} <= names
+    assert {"bicycle-sdk", "bicycle-streams", "bicycle-runtime", *plugins} <= names
 
 
 @pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
@@ -76,7 +78,7 @@ def test_every_tool_of_a_group_is_locked(group):
 def test_the_lock_of_the_demo_has_what_a_distribution_needs_without_extras(file):
     names = {Requirement(text).name for text in project_of(file).get("dependencies", [])}
 
-    assert {canonicalize_name(n) for n in names if n != "bicycle-sdk"} <= locked(RUNTIME).keys()
+    assert {canonicalize_name(n) for n in names} - OURS <= locked(RUNTIME).keys()
 
 
 def test_no_package_is_locked_twice():
@@ -109,7 +111,7 @@ def test_a_lock_has_a_hash_for_each_package(lock):
     assert len(locks) == len(locked_lines(lock))
 
 
-@pytest.mark.parametrize("module", ["bicycle_sdk", "bicycle_runtime"])
+@pytest.mark.parametrize("module", ["bicycle_sdk", "bicycle_streams", "bicycle_runtime"])
 def test_the_version_in_code_is_that_of_the_distribution(module):
     [file] = [f for f in PROJECTS if project_of(f)["name"] == module.replace("_", "-")]
 

@@ -56,8 +56,8 @@ STAND_ALONE = frozenset(
         "service.plugins.builder_child",
         "service.state_lookups",
         "service_process.rpc",
-        "streams.file.consuming",
-        "streams.pulsar.sending",
+        "bicycle_streams.file.consuming",
+        "bicycle_streams.pulsar.sending",
         "webui.pages.state",
     }
 )
@@ -84,12 +84,12 @@ def test_a_record_passes_no_more_modules_than_it_did():
 
 
 def test_what_one_other_module_of_the_room_uses_belongs_into_it(imports):
-    found = {name.partition(".")[2] for name in imports.small_with_one_importer}
+    found = {name.removeprefix("bicycle_runtime.") for name in imports.small_with_one_importer}
     assert found - STAND_ALONE == set(), "merge each into its importer, or name it here"
 
 
 def test_a_module_that_was_merged_is_no_exception_any_more(imports):
-    found = {name.partition(".")[2] for name in imports.small_with_one_importer}
+    found = {name.removeprefix("bicycle_runtime.") for name in imports.small_with_one_importer}
     assert STAND_ALONE - found == set()
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bicycle_runtime.base.options import describe
 from bicycle_sdk.errors import ErrorRow
+from bicycle_sdk.options import describe
 from tests.docs.scripts import load
 from tests.tidy.plain_english import avoided_words
 

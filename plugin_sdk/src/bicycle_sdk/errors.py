@@ -17,12 +17,15 @@ from bicycle_sdk.quantities import duration_text, moment_text
 
 __all__ = [
     "BicycleError",
+    "ConfigError",
     "ErrorRow",
     "FunctionResultError",
     "GraphError",
     "GraphFormatError",
     "InvalidWindowError",
     "MergeMissingError",
+    "MissingOptionError",
+    "OptionError",
     "ParameterError",
     "PluginDefinitionError",
     "PreviewError",
@@ -30,6 +33,7 @@ __all__ = [
     "StateDefinitionError",
     "StateMergeError",
     "StreamDefinitionError",
+    "UnknownOptionError",
     "printable",
 ]
 
@@ -297,3 +301,35 @@ class MergeMissingError(BicycleError):
     code = "BIC-1017"
     message = "{owner} has no {what}, so partial windows cannot be merged"
     fix = "define the method, or choose windows and settings that need no merging"
+
+
+class ConfigError(BicycleError):
+    """Settings contradict each other or are not supported here."""
+
+    code = "BIC-1100"
+    message = "configuration rejected: {problem}"
+    fix = "{hint}"
+
+
+class OptionError(ConfigError):
+    """The value of an option has the wrong type or is out of bounds."""
+
+    code = "BIC-1101"
+    message = "option {name!r} of {group} must be {expected}, got {found!r}"
+    fix = "set {name} to {expected}"
+
+
+class UnknownOptionError(ConfigError):
+    """An option name is unknown. ``closest`` is the most similar name in ``known``, or None."""
+
+    code = "BIC-1102"
+    message = "{group} has no option {name!r}{suggestion}"
+    fix = "use one of: {known_text}"
+
+
+class MissingOptionError(ConfigError):
+    """An option without a default was not set."""
+
+    code = "BIC-1103"
+    message = "{group} requires the option {name!r} ({doc})"
+    fix = "set {name} to {expected}"

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol
 
 from bicycle_sdk.errors import StreamDefinitionError
 
-__all__ = ["Format", "FormatName", "as_format", "avro", "csv", "protobuf", "type_given_by"]
+__all__ = ["Codec", "Format", "FormatName", "as_format", "avro", "csv", "protobuf", "type_given_by"]
 
 FormatName = Literal["json", "msgpack", "csv", "string", "bytes"]
 # The type of a format's records; None: the declared record type.
@@ -26,6 +26,16 @@ _CALLS = {
     "protobuf": "protobuf(message) of bicycle_sdk.formats",
     "schema": "the object, by with_schema or with_key_schema",
 }
+
+
+class Codec(Protocol):
+    """A codec between values of one type and bytes; picklable, for workers."""
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the value. Called once per value; may raise anything, which makes it a bad one."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return the bytes. Called once per value; may raise anything."""
 
 
 @dataclass(frozen=True, slots=True)

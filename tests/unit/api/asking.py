@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from bicycle_runtime.api.application import build_application
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
@@ -19,6 +18,7 @@ from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
+from bicycle_sdk.clock import SystemClock
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from bicycle_runtime.api.application import build_application
 from bicycle_runtime.api.openapi import document, paths_of
 from bicycle_runtime.api.routes import ALIASES, ROUTES
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
@@ -21,6 +20,7 @@ from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL
+from bicycle_sdk.clock import SystemClock
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"

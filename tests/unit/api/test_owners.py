@@ -19,7 +19,6 @@ from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
 from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -36,6 +35,7 @@ from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
 from bicycle_runtime.service_process.rpc import serve_rpc
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
+from bicycle_sdk.clock import SystemClock
 from tests.unit.api.asking import DAY_MS, MANY, Asked
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import until

@@ -3,15 +3,8 @@
 import json
 import pickle
 
-from bicycle_runtime.base.errors import (
-    STORAGE_FULL,
-    ConfigError,
-    OptionError,
-    StorageError,
-    UnknownError,
-    error_from_json,
-)
-from bicycle_sdk.errors import BicycleError, GraphError
+from bicycle_runtime.base.errors import STORAGE_FULL, StorageError, UnknownError, error_from_json
+from bicycle_sdk.errors import BicycleError, ConfigError, GraphError, OptionError
 
 
 def test_json_gives_back_class_and_facts():

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.ids import attempt_id, job_id, slug, system_random
+from bicycle_runtime.base.ids import attempt_id, job_id, slug
+from bicycle_sdk.clock import ManualClock
+from bicycle_sdk.random_source import system_random
 
 DAY_MS = 1_795_219_200_000  # 2026-11-21 00:00 UTC.
 

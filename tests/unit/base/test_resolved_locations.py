@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.storage_urls import is_within, resolve_location
+from bicycle_sdk.errors import ConfigError
 
 
 def test_all_spellings_of_a_path_are_one(tmp_path, monkeypatch):

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.spark_masters import Masters
+from bicycle_sdk.clock import ManualClock
 
 MASTER = "spark://head:7077"
 GOOD = {"url": MASTER, "status": "ALIVE", "cores": 6, "workers": []}

@@ -7,8 +7,7 @@ checkpoint stands, and prints what the sink ``out`` got as JSON.
 import json
 import sys
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -18,6 +17,8 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.random_source import system_random
 
 
 def main(plugin, checkpoint, *pairs):

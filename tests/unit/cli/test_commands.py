@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.options import describe
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.log_reading import local_pieces
 from bicycle_runtime.cli.run import run_command, submit_command
@@ -21,9 +19,14 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     WaitingOutput,
 )
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.options import describe
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 
-SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
+SOURCES = [
+    Path(__file__).parents[3] / folder
+    for folder in ("plugin_sdk/src", "streams/src", "runtime/src")
+]
 COUNTING = whole(
     "counting",
     """

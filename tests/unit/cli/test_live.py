@@ -4,8 +4,6 @@ import os
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.cli.foreground import run_in_foreground, summary_lines
 from bicycle_runtime.cli.live import LiveStatus
 from bicycle_runtime.cli.rendering import write_line
@@ -13,6 +11,8 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
+from bicycle_sdk.clock import ManualClock
+from bicycle_sdk.errors import ConfigError
 from tests.unit.cli.screens import Terminal
 from tests.unit.jobs.job_samples import status_line
 from tests.waiting import until

@@ -15,7 +15,10 @@ from bicycle_runtime.recovery.manifest import decode_manifest, encode_manifest
 from tests.plugin_zoo.zoo import Beast, install
 
 ONE_RUN = Path(__file__).with_name("one_run.py")
-SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
+SOURCES = [
+    Path(__file__).parents[3] / folder
+    for folder in ("plugin_sdk/src", "streams/src", "runtime/src")
+]
 HEAD = """
 from dataclasses import dataclass, field
 from typing import Annotated

@@ -10,9 +10,9 @@ import urllib.request
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.service.errors import METRICS_PORT_TAKEN
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 
 

@@ -12,10 +12,10 @@ from functools import partial
 
 import pytest
 
-from bicycle_runtime.streams import StreamUrl, connect
-from bicycle_runtime.streams.texts import message_line
-from bicycle_runtime.streams.tools.errors import LINE_TOO_LONG, PATH_TAKEN
-from bicycle_runtime.streams.tools.pipes import flux, tap
+from bicycle_streams import StreamUrl, connect
+from bicycle_streams.texts import message_line
+from bicycle_streams.tools.errors import LINE_TOO_LONG, PATH_TAKEN
+from bicycle_streams.tools.pipes import flux, tap
 from tests.unit.cli.stream_calls import COMMAND, call, payloads, refused, told, url
 from tests.unit.streams.ss_decoder import decode
 from tests.waiting import until
@@ -323,7 +323,7 @@ def test_a_named_pipe_takes_no_place_that_is_taken(numbers, tmp_path):
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bicycle_runtime.streams.tools.pipes._LINE_SIZE_MAX", 10)
+    monkeypatch.setattr("bicycle_streams.tools.pipes._LINE_SIZE_MAX", 10)
     pipe = tmp_path / "pipe"
 
     async def scenario():

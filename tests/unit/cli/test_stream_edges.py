@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.unit.cli.stream_calls import COMMAND, call, payloads, refused, told, url
 from tests.unit.streams.ss_decoder import decode
 from tests.waiting import until

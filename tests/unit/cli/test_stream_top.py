@@ -9,12 +9,12 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli import main
 from bicycle_runtime.cli.stream_page import StreamPage
-from bicycle_runtime.streams import StreamUrl, connect
-from bicycle_runtime.streams.tools.rates import Marks, Rates
-from bicycle_runtime.streams.tools.watching import Watch
+from bicycle_sdk.clock import ManualClock
+from bicycle_streams import StreamUrl, connect
+from bicycle_streams.tools.rates import Marks, Rates
+from bicycle_streams.tools.watching import Watch
 
 NOW_MS = 1_790_000_000_000
 PATIENCE_S = 60.0

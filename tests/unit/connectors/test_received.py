@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.cli import main
 from bicycle_runtime.connectors.stream_clients.received import (
@@ -24,10 +23,11 @@ from bicycle_runtime.connectors.stream_clients.received import (
 )
 from bicycle_runtime.contract import Budget, ConnectorSpec, Guarantee
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.streams import Message, StreamKey
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import services_in
 from bicycle_sdk import dead_letter
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams import Message, StreamKey
 from tests.unit.connectors.feed_process import FeedProcess
 from tests.waiting import until
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from bicycle_runtime.base.options import describe
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
@@ -22,6 +21,7 @@ from bicycle_runtime.connectors.registry import (
     load_registry,
 )
 from bicycle_runtime.contract import ConnectorSpec, Guarantee
+from bicycle_sdk.options import describe
 from tests.raising import raises
 
 ROOM = "bicycle_runtime.connectors"

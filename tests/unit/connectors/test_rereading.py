@@ -2,12 +2,12 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.kafka.source import KafkaSource
 from bicycle_runtime.connectors.sockets.source import SocketSource
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, Slice
+from bicycle_sdk.clock import ManualClock
 
 PREFIX = "connectors/lines"
 

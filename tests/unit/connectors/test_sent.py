@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, PublishInterruptedError
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.streams import StreamUnsupportedError
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks.addresses import sink_from_uri
+from bicycle_streams import StreamUnsupportedError
 from tests.certificates import make_certificates
 from tests.raising import raises
 from tests.waiting import until

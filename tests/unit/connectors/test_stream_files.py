@@ -3,8 +3,8 @@
 import pytest
 
 from bicycle_runtime.connectors.errors import STREAM_FILE_CHANGED, STREAMS_AHEAD
-from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.file.writing import FileWriter
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.file.writing import FileWriter
 from tests.raising import raises
 from tests.sink_runs import SinkRuns
 from tests.unit.streams.ss_decoder import decode

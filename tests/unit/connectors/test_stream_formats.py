@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness
+from bicycle_streams import connect
 
 SCHEMA = {
     "type": "record",

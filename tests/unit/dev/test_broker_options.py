@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import ConfigError, OptionError
 from bicycle_runtime.dev.broker_options import (
     BrokerOptions,
     BrokerSecurity,
     Keystore,
     server_properties,
 )
+from bicycle_sdk.errors import ConfigError, OptionError
 
 KEYSTORE = Keystore(path=Path("/k.p12"), ca_path=Path("/ca.pem"), password="p")
 

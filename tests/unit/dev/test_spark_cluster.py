@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.dev.cluster_processes import ClusterProcesses
 from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_runtime.dev.errors import (
@@ -15,6 +14,7 @@ from bicycle_runtime.dev.errors import (
     ClusterMissingError,
 )
 from bicycle_runtime.dev.spark_cluster import SparkCluster, read_state
+from bicycle_sdk.errors import OptionError
 from tests.raising import raises
 from tests.waiting import until
 

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.dev.waiting import hold_lock, wait_until
+from bicycle_sdk.clock import ManualClock
 
 
 def test_a_condition_that_holds_is_asked_once():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.extraction.child_process import ExtractionLimits
+from bicycle_sdk.errors import OptionError
+from bicycle_sdk.options import from_mapping
 
 
 @pytest.mark.parametrize(

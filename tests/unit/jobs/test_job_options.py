@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import OptionError, UnknownOptionError
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_sdk.errors import OptionError, UnknownOptionError
 from tests.unit.jobs.job_samples import bundle_of, request_of
 
 TEXTS = st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), max_size=3)

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 import pytest
 from pyarrow import parquet
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.pipelines.record_functions import PayloadSchema, TimeOf
 from bicycle_runtime.pipelines.values import duration_ms
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, MapStateDescriptor
+from bicycle_sdk.clock import SystemClock
 from tests.unit.cli.conftest import Shell
 from tests.unit.pipelines.pipeline_runs import built, finish, graph, lines, run
 from tests.unit.pipelines.test_problems import GOOD, KAFKA, changed, problems

@@ -2,8 +2,6 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery import (
     Capture,
@@ -14,6 +12,8 @@ from bicycle_runtime.recovery import (
     InMemoryCheckpointStore,
 )
 from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, NO_CHECKPOINT_READABLE
+from bicycle_sdk.clock import ManualClock
+from bicycle_sdk.errors import OptionError
 from tests.raising import raises
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.recovery import CheckpointId, CheckpointState
 from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFormatError
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 from tests.unit.recovery.checkpoint_samples import SAMPLE, SAMPLE_BYTES, STATES
 

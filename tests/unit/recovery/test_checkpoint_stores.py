@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery import (
@@ -17,6 +16,7 @@ from bicycle_runtime.recovery import (
     DurableCheckpointStore,
     InMemoryCheckpointStore,
 )
+from bicycle_sdk.errors import OptionError
 
 
 def in_memory(folder, max_per_stream):

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
 from bicycle_runtime.recovery.lease import Lease, LeaseHolder, LeaseKeeper
+from bicycle_sdk.clock import ManualClock, SystemClock
 from tests.raising import raises
 from tests.waiting import until
 

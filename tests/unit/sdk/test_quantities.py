@@ -1,9 +1,13 @@
-"""Durations and moments in errors are shown as people read them; the facts stay numbers."""
+"""Quantities are read and shown as people write them; the facts of errors stay numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.operators.errors import RUNAWAY_TIMERS
 from bicycle_sdk.contexts import WATERMARK_MAX
-from bicycle_sdk.quantities import duration_text, moment_text
+from bicycle_sdk.quantities import duration_text, moment_text, parse_duration_ms, parse_size_bytes
 
 
 def test_an_error_shows_durations_and_the_end_of_time_in_words():
@@ -24,3 +28,49 @@ def test_a_duration_has_no_unit_of_nothing():
 
 def test_the_end_of_time_is_no_number():
     assert moment_text(WATERMARK_MAX) == moment_text(WATERMARK_MAX - 1) == "at the end"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("5m", 300_000),
+        ("1.5 h", 5_400_000),
+        ("2d", 172_800_000),
+    ],
+)
+def test_durations_are_milliseconds(text, expected):
+    assert parse_duration_ms(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1_000", 1_000), ("64MiB", 64 << 20), ("1GB", 10**9), ("0.5kb", 500), ("7 B", 7)],
+)
+def test_sizes_are_bytes(text, expected):
+    assert parse_size_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "-5s", "5 parsecs", "1M", "1.5 H", "1.2.3s", "1e3", "0.5", "0.0001s"]
+)
+def test_a_text_that_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        parse_duration_ms(text)
+
+
+def test_half_a_byte_is_refused():
+    with pytest.raises(ValueError, match=r"0\.3kib"):
+        parse_size_bytes("0.3kib")
+
+
+@given(
+    st.integers(0, 10**15),
+    st.sampled_from([("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]),
+)
+def test_a_whole_number_of_a_unit_is_exact(number, unit):
+    word, factor = unit
+
+    assert parse_duration_ms(f"{number}{word}") == number * factor

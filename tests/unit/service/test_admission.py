@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.operations.admission import (
@@ -18,6 +17,7 @@ from bicycle_runtime.service.operations.admission import (
 )
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.owners import Quota
+from bicycle_sdk.clock import SystemClock
 
 MINUTE_MS = 60_000
 

@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.errors import DATABASE_UNUSABLE
 from bicycle_runtime.service.service import Service
@@ -13,6 +12,7 @@ from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.schema import CONTROL
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 
 PAGE = 4_096

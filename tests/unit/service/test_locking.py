@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.cli import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT, PROJECT_UNREADABLE
 from bicycle_runtime.service.plugins.lock_files import read_lock
 from bicycle_runtime.service.plugins.locking import lock_requirements, requirements_of
 from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, install_plugin
+from bicycle_sdk.clock import SystemClock
 from tests.cluster.wheels import write_wheel
 from tests.raising import raises
 

@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import (
     ENVIRONMENT_CONFLICT,
@@ -38,6 +37,7 @@ from bicycle_runtime.service.plugins.uploaded_plugins import (
 from bicycle_runtime.service.plugins.wheels import file_digest
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import LOCAL
+from bicycle_sdk.clock import SystemClock
 from tests.cluster.wheels import write_wheel
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.control.submitting import resumed_request
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
@@ -14,6 +13,7 @@ from bicycle_runtime.service.errors import QUOTA_EXCEEDED
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, request_of, status_of
 from tests.waiting import until

@@ -11,8 +11,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bicycle_runtime.api.operation_bodies import body_of
-from bicycle_runtime.base.clock import ManualClock, SystemClock
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import (
@@ -43,6 +41,8 @@ from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
 from bicycle_runtime.service.watching.states import State
+from bicycle_sdk.clock import ManualClock, SystemClock
+from bicycle_sdk.errors import ConfigError
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, status_of
 from tests.unit.service.fleets import known

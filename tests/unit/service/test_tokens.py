@@ -6,7 +6,6 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
@@ -21,6 +20,7 @@ from bicycle_runtime.service.users.errors import (
 )
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 
 HOUR_MS = 3_600_000

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.service.users.connections import ConnectionOptions
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import SystemClock
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S, until

@@ -15,7 +15,6 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
 from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.listening.doors import Doors
@@ -24,6 +23,7 @@ from bicycle_runtime.service.address import read_address, service_folder
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.service_process.main import run_service
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process import light_process

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import SystemClock
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S
 

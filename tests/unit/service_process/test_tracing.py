@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.service.errors import TRACING_EXTRA_MISSING
@@ -16,6 +15,7 @@ from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.tracing.spans import SPANS_WAITING_MAX, Tracing
 from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service.fleets import known

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from bicycle_runtime.base.errors import OptionError, UnknownOptionError
-from bicycle_runtime.streams import (
+from bicycle_sdk.errors import OptionError, UnknownOptionError
+from bicycle_streams import (
     ProducerEndedError,
     StreamConnectError,
     StreamEndedError,
@@ -15,8 +15,8 @@ from bicycle_runtime.streams import (
     UnacknowledgedError,
     connect,
 )
-from bicycle_runtime.streams.file.errors import FileFormatError
-from bicycle_runtime.streams.file.writing import FileWriter
+from bicycle_streams.file.errors import FileFormatError
+from bicycle_streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
 
 OPTIONS = {"create": "if-missing", "beacon_interval_bytes": 1024, "poll_interval_ms": 1}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.streams import StreamConnectError, StreamKey, connect
-from bicycle_runtime.streams.file.format import (
+from bicycle_streams import StreamConnectError, StreamKey, connect
+from bicycle_streams.file.format import (
     Beacon,
     FileHeader,
     Marker,

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.streams import At, StreamConnectError, connect
-from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.file.creating import create_file
-from bicycle_runtime.streams.file.decoding import decode as show
-from bicycle_runtime.streams.file.errors import FileFormatError
-from bicycle_runtime.streams.file.format import FIXED, HEADER_SIZE, FileHeader
-from bicycle_runtime.streams.file.repairing import repair, verify
-from bicycle_runtime.streams.file.view import FileView
-from bicycle_runtime.streams.file.writing import FileWriter
+from bicycle_sdk.clock import ManualClock
+from bicycle_streams import At, StreamConnectError, connect
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.file.creating import create_file
+from bicycle_streams.file.decoding import decode as show
+from bicycle_streams.file.errors import FileFormatError
+from bicycle_streams.file.format import FIXED, HEADER_SIZE, FileHeader
+from bicycle_streams.file.repairing import repair, verify
+from bicycle_streams.file.view import FileView
+from bicycle_streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.streams import BEGINNING, END, At, SeekError, connect
-from bicycle_runtime.streams.file.seeking import survey
+from bicycle_streams import BEGINNING, END, At, SeekError, connect
+from bicycle_streams.file.seeking import survey
 
 OPTIONS = {"create": "if-missing", "beacon_interval_bytes": 1024, "poll_interval_ms": 1}
 

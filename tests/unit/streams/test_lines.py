@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_streams import (
     StreamConnectError,
     StreamEndedError,
     StreamError,
@@ -17,7 +17,7 @@ from bicycle_runtime.streams import (
     Timestamp,
     connect,
 )
-from bicycle_runtime.streams.lines import parse_line
+from bicycle_streams.lines import parse_line
 
 TIME = "2022-01-02T03:04:05"
 TIME_MS = Timestamp.parse(TIME)
@@ -217,7 +217,7 @@ def test_programs_make_a_pipe():
     program = textwrap.dedent(
         """
         import asyncio
-        from bicycle_runtime.streams import connect
+        from bicycle_streams import connect
 
         async def main():
             async with connect("stdio://") as streamer:

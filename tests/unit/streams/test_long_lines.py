@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from bicycle_runtime.streams.errors import STANDARD_INPUT_UNREADABLE
-from bicycle_runtime.streams.standard_input import batches_of_lines
+from bicycle_streams.errors import STANDARD_INPUT_UNREADABLE
+from bicycle_streams.standard_input import batches_of_lines
 from tests.raising import raises
 
 

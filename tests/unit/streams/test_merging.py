@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from bicycle_runtime.streams import MergedConsumers, StreamEndedError, connect
+from bicycle_streams import MergedConsumers, StreamEndedError, connect
 
 
 def merged(tmp_path, sent, keys, *, is_live=False, act=None):

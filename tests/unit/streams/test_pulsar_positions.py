@@ -1,7 +1,7 @@
 import pulsar
 import pytest
 
-from bicycle_runtime.streams.pulsar.positions import id_of, sequence_of
+from bicycle_streams.pulsar.positions import id_of, sequence_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams import StreamLoadSuite, StreamSuite
+from bicycle_streams import (
     ConnectionLostError,
     StreamConnectError,
     StreamError,
@@ -15,8 +16,7 @@ from bicycle_runtime.streams import (
     StreamUrlError,
     connect,
 )
-from bicycle_runtime.streams.errors import PAYLOAD_NOT_A_LINE, RECEIVED_LINE_TOO_LONG
-from bicycle_runtime.testing.streams import StreamLoadSuite, StreamSuite
+from bicycle_streams.errors import PAYLOAD_NOT_A_LINE, RECEIVED_LINE_TOO_LONG
 from tests.unit.streams.broadcasting import BroadcastCase
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bicycle_runtime.streams import StreamerUri, StreamKey, StreamKeyError, StreamUrl
-from bicycle_runtime.streams.errors import StreamUrlError
+from bicycle_streams import StreamerUri, StreamKey, StreamKeyError, StreamUrl
+from bicycle_streams.errors import StreamUrlError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.streams import (
+from bicycle_sdk.errors import OptionError
+from bicycle_streams import (
     AlreadyAnchoredError,
     Capabilities,
     CommitNotAllowedError,
@@ -317,11 +317,11 @@ def test_an_address_without_a_backend_is_refused():
 
 
 def test_the_toolkit_loads_neither_spark_nor_jobs_nor_large_libraries():
-    code = "import sys, bicycle_runtime.streams; print(*sorted(sys.modules))"
+    code = "import sys, bicycle_streams; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     loaded = done.stdout.split()
-    assert "bicycle_runtime.streams.contract" in loaded
+    assert "bicycle_streams.contract" in loaded
     unwanted = ("pyspark", "numpy", "pyarrow", "pluggy", "importlib_metadata", "websockets")
     rooms = ("jobs", "engine", "connectors", "operators", "state", "cli")
     assert not [name for name in unwanted if name in loaded]

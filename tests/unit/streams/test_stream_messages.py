@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.streams import (
+from bicycle_streams import (
     Message,
     MessageHeader,
     PayloadEncodingError,
@@ -17,8 +17,8 @@ from bicycle_runtime.streams import (
     StreamKey,
     Timestamp,
 )
-from bicycle_runtime.streams.lines import parse_line
-from bicycle_runtime.streams.texts import message_json, message_text
+from bicycle_streams.lines import parse_line
+from bicycle_streams.texts import message_json, message_text
 
 
 def message(payload):

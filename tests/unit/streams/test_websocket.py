@@ -7,7 +7,8 @@ import hashlib
 import pytest
 from websockets.asyncio.server import serve
 
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams import LosesConnections, StreamLoadSuite, StreamSuite
+from bicycle_streams import (
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
@@ -15,8 +16,7 @@ from bicycle_runtime.streams import (
     StreamUrlError,
     connect,
 )
-from bicycle_runtime.streams.delivering import PREFETCH_BYTES
-from bicycle_runtime.testing.streams import LosesConnections, StreamLoadSuite, StreamSuite
+from bicycle_streams.delivering import PREFETCH_BYTES
 from tests.unit.streams.broadcasting import BroadcastCase
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.streams import StreamConnectError, connect
+from bicycle_streams import StreamConnectError, connect
 from tests.certificates import make_certificates
 
 

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.users.connections import ConnectionOptions
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import SystemClock
 from tests.unit.subscriber_server.subscribed import MAIN, SubscriberServer, client_of, run
 
 STREAMS = ("--set", "create=if-missing")

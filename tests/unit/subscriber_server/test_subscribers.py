@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from bicycle_runtime.streams import connect
+from bicycle_streams import connect
 from tests.unit.subscriber_server.subscribed import (
     SubscriberServer,
     ask,

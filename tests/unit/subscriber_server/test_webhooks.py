@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bicycle_runtime.streams import connect
 from bicycle_runtime.subscriber_server.errors import FILTER_UNREADABLE, WEBHOOKS_UNREADABLE
 from bicycle_runtime.subscriber_server.webhooks import key_of, read_webhooks, signature_of
 from bicycle_sdk.errors import BicycleError, SecretError
+from bicycle_streams import connect
 from tests.unit.subscriber_server.subscribed import SubscriberServer, ask, run
 from tests.waiting import PATIENCE_S
 

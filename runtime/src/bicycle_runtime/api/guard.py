@@ -35,12 +35,12 @@ from bicycle_runtime.api.errors import (
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.route import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

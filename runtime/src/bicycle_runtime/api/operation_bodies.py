@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bicycle_runtime.base.options import OptionInfo
 from bicycle_runtime.jobs.operations.operation import NoOptions, OperationKind
+from bicycle_sdk.options import OptionInfo
 
 __all__ = ["body_of"]
 

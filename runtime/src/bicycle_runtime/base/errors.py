@@ -13,38 +13,6 @@ from typing import Any
 from bicycle_sdk.errors import BicycleError
 
 
-class ConfigError(BicycleError):
-    """Settings contradict each other or are not supported here."""
-
-    code = "BIC-1100"
-    message = "configuration rejected: {problem}"
-    fix = "{hint}"
-
-
-class OptionError(ConfigError):
-    """The value of an option has the wrong type or is out of bounds."""
-
-    code = "BIC-1101"
-    message = "option {name!r} of {group} must be {expected}, got {found!r}"
-    fix = "set {name} to {expected}"
-
-
-class UnknownOptionError(ConfigError):
-    """An option name is unknown. ``closest`` is the most similar name in ``known``, or None."""
-
-    code = "BIC-1102"
-    message = "{group} has no option {name!r}{suggestion}"
-    fix = "use one of: {known_text}"
-
-
-class MissingOptionError(ConfigError):
-    """An option without a default was not set."""
-
-    code = "BIC-1103"
-    message = "{group} requires the option {name!r} ({doc})"
-    fix = "set {name} to {expected}"
-
-
 class StorageError(BicycleError):
     """The storage refused an operation: permission, broken disk, unexpected response."""
 

@@ -12,18 +12,13 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_sdk.clock import Clock
 
-__all__ = ["attempt_id", "job_id", "slug", "system_random"]
+__all__ = ["attempt_id", "job_id", "slug"]
 
 _SLUG_LENGTH_MAX = 40
 _TRIES_PER_LENGTH = 16
 _SUFFIX_LENGTH_MAX = 12
-
-
-def system_random() -> random.Random:
-    """Return the operating system's random source: no seed, distinct after a fork."""
-    return random.SystemRandom()
 
 
 def slug(name: str) -> str:

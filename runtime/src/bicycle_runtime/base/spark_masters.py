@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_sdk.clock import Clock
 
 __all__ = ["Masters", "master_status"]
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, Storage
+from bicycle_sdk.errors import ConfigError
 
 __all__ = ["is_within", "open_storage", "resolve_location"]
 

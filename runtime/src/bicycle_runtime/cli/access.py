@@ -18,7 +18,6 @@ from urllib.parse import quote
 import msgspec
 
 import bicycle_runtime
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.cli.errors import TOKEN_UNREADABLE
 from bicycle_runtime.cli.log_reading import local_pieces, remote_pieces
@@ -44,6 +43,7 @@ from bicycle_runtime.service.errors import SERVICE_GONE
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.fleet import FleetView, view_of
 from bicycle_runtime.service.watching.workers import worker_rows
+from bicycle_sdk.clock import SystemClock
 
 __all__ = [
     "JobAccess",

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import (
@@ -21,6 +19,8 @@ from bicycle_runtime.cli.rendering import (
     show_text,
     watermark_text,
 )
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.quantities import amount
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport

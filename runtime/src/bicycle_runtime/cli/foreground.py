@@ -8,10 +8,6 @@ from functools import partial
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -26,14 +22,18 @@ from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import configure
+from bicycle_sdk.quantities import amount
+from bicycle_sdk.random_source import system_random
 
 if TYPE_CHECKING:
-    from bicycle_runtime.base.clock import Clock
     from bicycle_runtime.cli.live import LiveStatus
     from bicycle_runtime.jobs.home import Home
     from bicycle_runtime.jobs.options import JobRequest
     from bicycle_runtime.jobs.running.summary import JobSummary
     from bicycle_runtime.jobs.status import JobStatus
+    from bicycle_sdk.clock import Clock
 
 __all__ = ["run_in_foreground", "summary_lines"]
 

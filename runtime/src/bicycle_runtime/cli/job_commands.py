@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
@@ -33,6 +31,8 @@ from bicycle_runtime.cli.rendering import (
 from bicycle_runtime.cli.status_lines import stuck_lines, waiting_lines
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.quantities import amount
 
 __all__ = ["info_command", "list_command", "status_command"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, duration_ms, home
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.quantities import amount
 
 __all__ = ["jobs_command"]
 

@@ -27,8 +27,8 @@ from bicycle_runtime.cli.rendering import (
 from bicycle_runtime.cli.terminal import terminal
 
 if TYPE_CHECKING:
-    from bicycle_runtime.base.clock import Clock
     from bicycle_runtime.jobs.status import JobStatus
+    from bicycle_sdk.clock import Clock
 
 __all__ = ["LiveStatus", "status_parts"]
 

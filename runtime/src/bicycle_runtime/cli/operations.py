@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from bicycle_runtime.base.options import OptionInfo
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, declared_options, job_names
@@ -17,6 +16,7 @@ from bicycle_runtime.cli.status_lines import show_status
 from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
+from bicycle_sdk.options import OptionInfo
 
 __all__ = ["COMMANDS", "add_operations", "operation_command", "perform"]
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.candidates import (
     file_names,
     matching,
     parameter_names,
     plugin_names,
 )
+from bicycle_sdk.quantities import parse_duration_ms
 
 if TYPE_CHECKING:
-    from bicycle_runtime.base.options import OptionInfo
     from bicycle_runtime.jobs.home import Home
+    from bicycle_sdk.options import OptionInfo
 
 __all__ = [
     "SERVICE_CA",

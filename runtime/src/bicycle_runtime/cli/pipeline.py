@@ -111,9 +111,9 @@ def test_command(*, file: str, as_json: bool) -> None:
     this process, without Java, and import the functions of the pipeline.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.base.quantities import amount
     from bicycle_runtime.pipelines.errors import PIPELINE_TEST_FAILED
     from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
+    from bicycle_sdk.quantities import amount
 
     outcomes = run_pipeline_tests(_check(file))
     failed = [outcome for outcome in outcomes if not outcome.is_good]

@@ -16,10 +16,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.quantities import amount, byte_text
 from bicycle_sdk.errors import BicycleError, ParameterError
-from bicycle_sdk.quantities import duration_text, moment_text
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.quantities import amount, byte_text, duration_text, moment_text
 
 if TYPE_CHECKING:
     from pathlib import Path

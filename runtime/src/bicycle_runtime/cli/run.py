@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.access import reached_service, remote_start, service_options
 from bicycle_runtime.cli.commands import CommandWithSections, examples
 from bicycle_runtime.cli.parameters import (
@@ -25,6 +24,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.options import describe, from_mapping
 
 __all__ = ["run_command", "submit_command"]
 
@@ -152,10 +152,9 @@ def _figures(port: int) -> AbstractContextManager[object]:
     if not port:
         return nullcontext()
     # Slow to import, and needed with a port only.
-    from bicycle_runtime.base.clock import SystemClock
-
     # As above.
     from bicycle_runtime.service.metrics.endpoint import serving_metrics
+    from bicycle_sdk.clock import SystemClock
 
     return serving_metrics(home(), port=port, clock=SystemClock())
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
@@ -30,6 +28,8 @@ from bicycle_runtime.cli.rendering import (
     show_text,
 )
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.quantities import amount
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import checkpoint_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
@@ -22,6 +21,7 @@ from bicycle_runtime.cli.rendering import (
     show_overview,
     show_table,
 )
+from bicycle_sdk.quantities import amount
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage

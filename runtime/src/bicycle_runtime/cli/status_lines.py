@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import msgspec
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.cli.rendering import waiting_texts
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.clock import SystemClock
 
 __all__ = ["show_status", "stuck_lines", "waiting_lines"]
 

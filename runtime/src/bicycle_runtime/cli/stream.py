@@ -15,7 +15,6 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, service_options
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
@@ -24,16 +23,17 @@ from bicycle_runtime.cli.stream_serve import serve_command
 from bicycle_runtime.cli.stream_top import top_command
 from bicycle_runtime.cli.stream_topics import topics_command
 from bicycle_runtime.cli.stream_words import address_argument, backend_words, read_address
-from bicycle_runtime.streams.addresses import StreamUrl
-from bicycle_runtime.streams.connecting import backend_of
-from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.standard_input import standard_input, standard_output
-from bicycle_runtime.streams.texts import LineFormat, message_json, message_line
-from bicycle_runtime.streams.tools.copying import relay
-from bicycle_runtime.streams.tools.opening import Tally, position
-from bicycle_runtime.streams.tools.pipes import flux, tap
-from bicycle_runtime.streams.tools.sending import clock, interval_seconds, produce
-from bicycle_runtime.streams.tools.showing import show
+from bicycle_sdk.quantities import amount
+from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.connecting import backend_of
+from bicycle_streams.messages import Message
+from bicycle_streams.standard_input import standard_input, standard_output
+from bicycle_streams.texts import LineFormat, message_json, message_line
+from bicycle_streams.tools.copying import relay
+from bicycle_streams.tools.opening import Tally, position
+from bicycle_streams.tools.pipes import flux, tap
+from bicycle_streams.tools.sending import clock, interval_seconds, produce
+from bicycle_streams.tools.showing import show
 
 __all__ = ["stream_command"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.cli.rendering import byte_text, count_text
-from bicycle_runtime.streams.texts import payload_text
-from bicycle_runtime.streams.tools.rates import Figures
 from bicycle_sdk.quantities import duration_text
+from bicycle_streams.texts import payload_text
+from bicycle_streams.tools.rates import Figures
 
 __all__ = ["COLUMNS", "HEADINGS", "SPARE_HEADINGS", "Column", "sort_streams"]
 

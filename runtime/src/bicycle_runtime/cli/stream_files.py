@@ -9,14 +9,14 @@ from typing import get_args
 
 import click
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
 from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_table
-from bicycle_runtime.streams.file.decoding import decode
-from bicycle_runtime.streams.file.repairing import Report, repair, verify
-from bicycle_runtime.streams.texts import TextFormat
+from bicycle_sdk.quantities import amount
+from bicycle_streams.file.decoding import decode
+from bicycle_streams.file.repairing import Report, repair, verify
+from bicycle_streams.texts import TextFormat
 
 __all__ = ["decode_command", "repair_command", "verify_command"]
 

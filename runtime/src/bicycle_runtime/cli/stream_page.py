@@ -19,11 +19,11 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from bicycle_runtime.cli.rendering import byte_text, count_text
 from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, Column, sort_streams
-from bicycle_runtime.streams.messages import Timestamp
-from bicycle_runtime.streams.texts import message_text
-from bicycle_runtime.streams.tools.rates import Figures, Marks, Throughput, total
-from bicycle_runtime.streams.tools.watching import Watch
 from bicycle_sdk.quantities import duration_text
+from bicycle_streams.messages import Timestamp
+from bicycle_streams.texts import message_text
+from bicycle_streams.tools.rates import Figures, Marks, Throughput, total
+from bicycle_streams.tools.watching import Watch
 
 __all__ = ["StreamPage"]
 

@@ -15,7 +15,7 @@ from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, pairs
 from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.cli.up import door_options, home_option, service_home
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_streams.addresses import StreamUrl
 
 __all__ = ["serve_command"]
 

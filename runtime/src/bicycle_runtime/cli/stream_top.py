@@ -9,19 +9,18 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.errors import NO_TERMINAL, TOP_LIBRARY_MISSING
 from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_table, show_text
 from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, sort_streams
 from bicycle_runtime.cli.stream_words import backend_words, read_address
-from bicycle_runtime.streams.addresses import StreamUrl
-from bicycle_runtime.streams.messages import Timestamp
-from bicycle_runtime.streams.texts import message_json
-from bicycle_runtime.streams.tools.rates import HOUR_S, Figures, Marks, Throughput, total
-from bicycle_runtime.streams.tools.watching import Watch
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import duration_text, parse_duration_ms
+from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.messages import Timestamp
+from bicycle_streams.texts import message_json
+from bicycle_streams.tools.rates import HOUR_S, Figures, Marks, Throughput, total
+from bicycle_streams.tools.watching import Watch
 
 __all__ = ["top_command"]
 

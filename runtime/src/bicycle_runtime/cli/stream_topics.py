@@ -13,10 +13,10 @@ from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, pairs
 from bicycle_runtime.cli.rendering import answer_json, count_text, show_overview, show_table
 from bicycle_runtime.cli.stream_words import address_argument, backend_words
-from bicycle_runtime.streams.addresses import StreamUrl
-from bicycle_runtime.streams.admin import StreamAdmin, StreamInfo
-from bicycle_runtime.streams.connecting import connect
-from bicycle_runtime.streams.messages import Timestamp
+from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.admin import StreamAdmin, StreamInfo
+from bicycle_streams.connecting import connect
+from bicycle_streams.messages import Timestamp
 
 __all__ = ["topics_command"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from bicycle_runtime.cli.parameters import pairs
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_streams.addresses import StreamUrl
 
 __all__ = ["address_argument", "backend_words", "read_address"]
 

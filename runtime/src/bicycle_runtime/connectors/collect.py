@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pickle import loads
 from typing import Any
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
@@ -26,6 +25,7 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.records.by_value import pickle_by_value
+from bicycle_sdk.options import option
 
 __all__ = ["CollectOptions", "CollectSink", "CollectWriterFactory", "CollectedRecords"]
 

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from bicycle_runtime.base.options import option
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
@@ -31,6 +29,8 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_sdk.options import option
+from bicycle_sdk.quantities import amount
 
 __all__ = ["ConsoleOptions", "ConsoleSink", "ConsoleWriterFactory"]
 

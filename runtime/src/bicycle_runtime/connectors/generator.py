@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
     Budget,
@@ -25,6 +24,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
+from bicycle_sdk.options import option
 
 __all__ = ["WORDS", "GeneratorOptions", "GeneratorReader", "GeneratorSource"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_sdk.clock import Clock
 
 __all__ = ["OpenAge"]
 

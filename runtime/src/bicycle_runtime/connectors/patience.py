@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.contract import InterruptiblePublication
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["AnswerLimit", "Patience", "PatientPublication", "close_socket"]
 

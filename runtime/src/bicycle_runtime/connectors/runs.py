@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.contract import DriverServices
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["run_of", "storage_id_of"]
 

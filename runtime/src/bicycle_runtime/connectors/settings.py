@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bicycle_runtime.base.errors import (
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.formats.registry import make_codec
+from bicycle_sdk.errors import (
+    BicycleError,
     ConfigError,
     MissingOptionError,
     OptionError,
     UnknownOptionError,
 )
-from bicycle_runtime.base.options import from_mapping
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
-from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.formats.contract import Codec
-from bicycle_runtime.formats.registry import make_codec
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.options import from_mapping
 from bicycle_sdk.record_types import type_name
 from bicycle_sdk.secrets import Secret
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_sdk.clock import Clock
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage

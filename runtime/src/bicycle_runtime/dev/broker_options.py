@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.java import escaped_property
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.dev.errors import KEYSTORE_NOT_MADE
 from bicycle_runtime.dev.java_programs import require_keytool
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.options import check, option
 
 __all__ = [
     "HOST",

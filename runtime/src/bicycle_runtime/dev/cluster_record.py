@@ -7,10 +7,10 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.files import replace_file
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.processes import is_alive
+from bicycle_sdk.errors import OptionError
+from bicycle_sdk.options import check, option
 
 __all__ = [
     "MASTER_HOST",

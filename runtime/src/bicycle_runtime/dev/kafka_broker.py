@@ -27,7 +27,6 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.files import replace_file
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import log4j_settings
 from bicycle_runtime.base.processes import (
     is_alive,
@@ -53,6 +52,7 @@ from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wait_until
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.random_source import system_random
 
 __all__ = [
     "BrokerOptions",

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import (
     JAVA_MAJOR_MIN,
     find_java,
@@ -49,6 +48,7 @@ from bicycle_runtime.dev.errors import (
 from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wait_until
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"]
 

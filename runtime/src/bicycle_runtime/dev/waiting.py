@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = ["hold_lock", "indent_lines", "last_lines", "wait_until"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.state.settings import OWN_BACKENDS, StateSettings
+from bicycle_sdk.options import check, option
 
 __all__ = ["EngineOptions"]
 

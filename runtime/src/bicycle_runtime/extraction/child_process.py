@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bicycle_sdk
-from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.base.options import check, option
+from bicycle_runtime.base.own_code import own_folders
 from bicycle_runtime.base.processes import keep_niceness
 from bicycle_runtime.extraction.wire import FrameReader
+from bicycle_sdk.clock import Clock, SystemClock
+from bicycle_sdk.options import check, option
 
 __all__ = ["ChildOutcome", "ExtractionLimits", "run_child"]
 
@@ -215,10 +215,8 @@ def _environment(python: str | None) -> dict[str, str]:
     """
     environment = dict(os.environ)
     if python is None:
-        packages = (Path(__file__).parents[1], Path(bicycle_sdk.__file__).parent)
-        folders = [
-            str(package.parent) for package in packages if package.parent.name not in _INSTALLED
-        ]
+        parents = [package.parent for package in own_folders()]
+        folders = [str(parent) for parent in parents if parent.name not in _INSTALLED]
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([*folders, *([former] if former else [])])
     return environment

@@ -18,6 +18,7 @@ from typing import Any
 
 import bicycle_sdk
 from bicycle_runtime.base.code_paths import show_paths
+from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.base.user_code import error_text
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
@@ -333,7 +334,7 @@ class Loading:
 
 
 def _is_of_bicycle(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in {"bicycle_sdk", "bicycle_runtime"}
+    return cls.__module__.partition(".")[0] in OWN_PACKAGES
 
 
 def _exit_facts(error: SystemExit) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import importlib_metadata
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from bicycle_runtime.base.own_code import OWN_DISTRIBUTIONS
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import ENVIRONMENT_CONFLICT, ENVIRONMENT_FILES_UNKNOWN
 from bicycle_runtime.extraction.undeclared import ISOLATED
@@ -42,9 +43,7 @@ __all__ = [
 ]
 
 # One process has one of each, and both sides of every pipe must have the same: never a plugin's.
-HELD_BY_RUNTIME = frozenset(
-    {"bicycle-sdk", "bicycle-runtime", "pyspark", "py4j", "msgspec", "cloudpickle"}
-)
+HELD_BY_RUNTIME = frozenset({*OWN_DISTRIBUTIONS, "pyspark", "py4j", "msgspec", "cloudpickle"})
 _RUNTIME = "bicycle-runtime"
 _REQUIREMENT_LENGTH_MAX = 2_000
 

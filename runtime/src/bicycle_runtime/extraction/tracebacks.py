@@ -11,10 +11,9 @@ import importlib
 import re
 import traceback
 from collections.abc import Iterable
-from pathlib import Path
 
-import bicycle_sdk
 from bicycle_runtime.base.code_paths import show_paths
+from bicycle_runtime.base.own_code import own_folders
 
 __all__ = [
     "Location",
@@ -29,8 +28,8 @@ __all__ = [
 Location = tuple[str, int, str]
 """File name, line number, function name."""
 
-_OUR_ROOTS = (str(Path(__file__).parents[1]) + "/", str(Path(bicycle_sdk.__file__).parent) + "/")
-_OUR_INSTALLED = re.compile(r"/(?:site|dist)-packages/bicycle_(?:runtime|sdk)/")
+_OUR_ROOTS = tuple(f"{folder}/" for folder in own_folders())
+_OUR_INSTALLED = re.compile(r"/(?:site|dist)-packages/bicycle_(?:runtime|sdk|streams)/")
 _MACHINERY = ("<frozen importlib", "<frozen runpy", importlib.__file__)
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/")
 _LIBRARY = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)")

@@ -14,10 +14,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from bicycle_runtime.base.own_code import OWN_PACKAGES
+
 __all__ = ["ISOLATED", "UndeclaredLibraryError", "guard_imports"]
 
 ISOLATED = ".isolated"  # A file of this name in an environment says that it has all it needs.
-_HELD = frozenset({"bicycle_sdk", "bicycle_runtime", "pyspark", "py4j", "msgspec", "cloudpickle"})
+_HELD = frozenset({*OWN_PACKAGES, "pyspark", "py4j", "msgspec", "cloudpickle"})
 _IMPORTING = ("<frozen importlib", "importlib/__init__.py")
 
 

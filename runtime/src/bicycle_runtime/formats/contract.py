@@ -8,21 +8,12 @@ from typing import Any, Protocol
 import pluggy
 
 from bicycle_runtime.base.extensions import HOOK_PROJECT
+from bicycle_sdk.formats import Codec
 
 __all__ = ["Codec", "CodecFactory", "FormatHooks", "format_hook"]
 
 format_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
-
-
-class Codec(Protocol):
-    """A codec between values of one type and bytes; picklable, for workers."""
-
-    def decode(self, data: bytes, /) -> Any:
-        """Return the value. Called once per value; may raise anything, which makes it a bad one."""
-
-    def encode(self, value: Any, /) -> bytes:
-        """Return the bytes. Called once per value; may raise anything."""
 
 
 class CodecFactory(Protocol):

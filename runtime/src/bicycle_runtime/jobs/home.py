@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
@@ -29,6 +27,8 @@ from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 from bicycle_runtime.layouts.paths import LEASE
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.errors import OptionError
 
 __all__ = ["Home", "JobFolder", "JobLocation", "checkpoint_of", "locate_job"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from bicycle_runtime.base.logging import log_event
+from bicycle_sdk.logging import log_event
 
 __all__ = ["EpochLine", "Journal", "JournalTail", "recent_lines"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_runtime.base.options import check, describe, from_mapping, option
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
+from bicycle_sdk.options import check, describe, from_mapping, option
 
 if TYPE_CHECKING:
     from bicycle_sdk.graph import JobGraph

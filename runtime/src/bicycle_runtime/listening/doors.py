@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.listening.errors import TLS_INCOMPLETE, TLS_UNUSABLE
 from bicycle_runtime.service.users.roles import Identity, client_of
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_sdk.clock import SystemClock
 
 __all__ = ["Doors", "common_name", "missing_of"]
 

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.pipelines.documents import Document, KeyPath, Position
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.values import duration_ms
 from bicycle_sdk.kafka.base import is_secret_property
+from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
 
 __all__ = [

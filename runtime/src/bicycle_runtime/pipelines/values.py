@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_sdk.kafka.base import is_secret_property
+from bicycle_sdk.quantities import parse_duration_ms
 from bicycle_sdk.secrets import Secret
 
 __all__ = [

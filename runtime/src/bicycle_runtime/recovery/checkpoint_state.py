@@ -13,7 +13,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.recovery.fields import (
     U64_MAX,
     FieldReader,
@@ -22,6 +21,7 @@ from bicycle_runtime.recovery.fields import (
     u32_field,
     u64_field,
 )
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = ["CheckpointId", "CheckpointState", "read_state"]
 

@@ -18,10 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.clock import Clock, SystemClock
+from bicycle_sdk.errors import BicycleError, OptionError
 
 __all__ = [
     "Capture",

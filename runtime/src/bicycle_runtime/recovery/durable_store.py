@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from urllib.parse import quote
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.recovery.checkpoint_file import decode_checkpoint, encode_checkpoint
 from bicycle_runtime.recovery.checkpoint_state import CheckpointState
@@ -26,6 +25,7 @@ from bicycle_runtime.recovery.errors import (
 )
 from bicycle_runtime.recovery.fields import utf8
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["DurableCheckpointStore"]
 

@@ -22,9 +22,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 from zlib import crc32
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.storage import (
     LocalStorage,
@@ -41,7 +39,9 @@ from bicycle_runtime.layouts.paths import (
     LEASE_SETTLED,
 )
 from bicycle_runtime.recovery.errors import CHECKPOINT_GONE, LEASE_LOST, LeaseHeldError
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
 from bicycle_runtime.layouts.paths import (
@@ -38,6 +37,7 @@ from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged, first_unfit
 from bicycle_runtime.state.sealed.loading import LoadProgress, untold
+from bicycle_sdk.logging import log_event
 
 __all__ = ["EpochLedger", "LastEpoch"]
 

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
@@ -34,6 +33,7 @@ from bicycle_runtime.service.store.history import Event, History
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 

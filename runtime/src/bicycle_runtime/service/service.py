@@ -16,7 +16,6 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 import bicycle_runtime
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JobRunningError
@@ -46,6 +45,7 @@ from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.watcher import Watcher
+from bicycle_sdk.clock import Clock
 
 __all__ = ["Service"]
 

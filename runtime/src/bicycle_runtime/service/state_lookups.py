@@ -17,11 +17,11 @@ from typing import Any
 import bicycle_runtime.state.errors  # noqa: F401  # registers them
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.pipes import read_frame, write_frame
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.service.errors import READING_TIMED_OUT, STATE_READER_ENDED
 from bicycle_runtime.service.threads import Threads
+from bicycle_sdk.logging import log_event
 
 __all__ = ["StateLookups"]
 

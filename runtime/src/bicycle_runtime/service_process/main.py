@@ -20,9 +20,7 @@ from pathlib import Path
 from ssl import SSLContext
 
 from bicycle_runtime.api.application import build_application
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.files import replace_file
-from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.listening.accepting import Listener
@@ -35,7 +33,9 @@ from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import configure
 
 __all__ = ["keep_pauses_short", "main", "run_service"]
 

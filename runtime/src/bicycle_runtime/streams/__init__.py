@@ -1,94 +1,40 @@
-"""The client toolkit: producers and consumers of streams behind one address.
+"""The former import path of ``bicycle_streams``, with all its modules; deprecated.
 
-``connect("file://./events.ss")`` gives a ``Streamer``, which makes producers and consumers. A
-program needs no job, no Spark and no Java for it. The rules of ``contract`` hold for every backend.
-This room knows no job and no engine.
+Each module is the same object under both names, so classes and stored values agree.
 """
 
-from bicycle_runtime.streams.addresses import StreamerUri, StreamKey, StreamUrl
-from bicycle_runtime.streams.connecting import connect
-from bicycle_runtime.streams.consuming import Consumer, Subscription
-from bicycle_runtime.streams.contract import Capabilities, Streamer
-from bicycle_runtime.streams.errors import (
-    AlreadyAnchoredError,
-    CommitNotAllowedError,
-    ConnectionLostError,
-    ConsumerEndedError,
-    ConsumerGroupIsSetError,
-    ConsumerGroupNotSetError,
-    NotAnchoredError,
-    PayloadEncodingError,
-    ProducerEndedError,
-    ProtocolUnknownError,
-    SeekError,
-    SendQueueFullError,
-    StreamConnectError,
-    StreamEndedError,
-    StreamError,
-    StreamKeyEmptyError,
-    StreamKeyError,
-    StreamKeyNotFoundError,
-    StreamUnsupportedError,
-    StreamUrlError,
-    UnacknowledgedError,
-)
-from bicycle_runtime.streams.merging import MergedConsumers
-from bicycle_runtime.streams.messages import (
-    BEGINNING,
-    END,
-    At,
-    Message,
-    MessageHeader,
-    OutgoingMessage,
-    Receipt,
-    SeqPos,
-    Timestamp,
-)
-from bicycle_runtime.streams.options import StreamerOptions
-from bicycle_runtime.streams.producing import Producer, Sender, Sent
+from __future__ import annotations
 
-__all__ = [
-    "BEGINNING",
-    "END",
-    "AlreadyAnchoredError",
-    "At",
-    "Capabilities",
-    "CommitNotAllowedError",
-    "ConnectionLostError",
-    "Consumer",
-    "ConsumerEndedError",
-    "ConsumerGroupIsSetError",
-    "ConsumerGroupNotSetError",
-    "MergedConsumers",
-    "Message",
-    "MessageHeader",
-    "NotAnchoredError",
-    "OutgoingMessage",
-    "PayloadEncodingError",
-    "Producer",
-    "ProducerEndedError",
-    "ProtocolUnknownError",
-    "Receipt",
-    "SeekError",
-    "SendQueueFullError",
-    "Sender",
-    "Sent",
-    "SeqPos",
-    "StreamConnectError",
-    "StreamEndedError",
-    "StreamError",
-    "StreamKey",
-    "StreamKeyEmptyError",
-    "StreamKeyError",
-    "StreamKeyNotFoundError",
-    "StreamUnsupportedError",
-    "StreamUrl",
-    "StreamUrlError",
-    "Streamer",
-    "StreamerOptions",
-    "StreamerUri",
-    "Subscription",
-    "Timestamp",
-    "UnacknowledgedError",
-    "connect",
-]
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import bicycle_streams
+
+_OLD, _NEW = f"{__name__}.", "bicycle_streams."
+
+
+class _FormerPath(MetaPathFinder, Loader):
+    """A finder that loads a module of the toolkit under its former name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname.startswith(_OLD) else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module(_NEW + name.removeprefix(_OLD))
+
+
+warnings.warn(
+    "bicycle_runtime.streams is deprecated: import bicycle_streams",
+    DeprecationWarning,
+    stacklevel=2,
+)
+sys.meta_path.insert(0, _FormerPath())
+sys.modules[__name__] = bicycle_streams

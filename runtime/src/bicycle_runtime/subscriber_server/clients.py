@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from prometheus_client import Counter
 
 from bicycle_runtime.api.errors import plain_answer
-from bicycle_runtime.streams import END, At, StreamError, StreamKey
 from bicycle_runtime.subscriber_server.errors import (
     PAST_NOT_KEPT,
     STREAM_NOT_SERVED,
@@ -31,6 +30,7 @@ from bicycle_runtime.subscriber_server.filters import Filter
 from bicycle_runtime.subscriber_server.options import SubscriberOptions
 from bicycle_runtime.subscriber_server.requests import After, Begin, Subscribe, begin_of
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams import END, At, StreamError, StreamKey
 
 __all__ = ["Client", "Connection"]
 

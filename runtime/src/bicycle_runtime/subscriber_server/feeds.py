@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.streams import (
+from bicycle_runtime.subscriber_server.figures import SubscriberFigures
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.random_source import system_random
+from bicycle_streams import (
     Consumer,
     Message,
     SeekError,
@@ -29,9 +30,8 @@ from bicycle_runtime.streams import (
     Timestamp,
     connect,
 )
-from bicycle_runtime.streams.backoff import Backoff
-from bicycle_runtime.streams.texts import message_json
-from bicycle_runtime.subscriber_server.figures import SubscriberFigures
+from bicycle_streams.backoff import Backoff
+from bicycle_streams.texts import message_json
 
 __all__ = ["Feed", "Item", "Listener", "batches_past_damage"]
 

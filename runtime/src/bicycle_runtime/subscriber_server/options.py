@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bicycle_runtime.base.options import check, option
+from bicycle_sdk.options import check, option
 
 __all__ = ["SubscriberOptions"]
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from bicycle_runtime.streams import BEGINNING, END, At, SeqPos, StreamError, Timestamp
 from bicycle_runtime.subscriber_server.errors import FRAME_UNREADABLE
+from bicycle_streams import BEGINNING, END, At, SeqPos, StreamError, Timestamp
 
 __all__ = ["After", "Begin", "Login", "Subscribe", "Unsubscribe", "begin_of", "read_request"]
 

@@ -25,9 +25,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from bicycle_runtime.api.errors import answer_code, plain_answer
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.listening.accepting import Listener
 from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen
@@ -38,7 +35,6 @@ from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, LOGIN_NE
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, require_all_owners
 from bicycle_runtime.service.users.tokens import tokens_of
-from bicycle_runtime.streams import StreamUrl
 from bicycle_runtime.subscriber_server.clients import Client
 from bicycle_runtime.subscriber_server.errors import (
     CLIENTS_TOO_MANY,
@@ -51,7 +47,11 @@ from bicycle_runtime.subscriber_server.figures import SubscriberFigures
 from bicycle_runtime.subscriber_server.options import SubscriberOptions
 from bicycle_runtime.subscriber_server.requests import Login, Subscribe, read_request
 from bicycle_runtime.subscriber_server.webhooks import Webhook, WebhookOptions, read_webhooks
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import configure, log_event
+from bicycle_sdk.options import from_mapping
+from bicycle_streams import StreamUrl
 
 __all__ = ["Subscribing", "serve_subscribers", "subscribing_of"]
 

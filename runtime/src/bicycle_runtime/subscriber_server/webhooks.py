@@ -24,11 +24,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.options import check, from_mapping, option
-from bicycle_runtime.streams import (
+from bicycle_runtime.subscriber_server.errors import WEBHOOKS_UNREADABLE
+from bicycle_runtime.subscriber_server.figures import SubscriberFigures
+from bicycle_runtime.subscriber_server.filters import Filter
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.options import check, from_mapping, option
+from bicycle_sdk.random_source import system_random
+from bicycle_sdk.secrets import Secret
+from bicycle_streams import (
     Consumer,
     Message,
     Producer,
@@ -38,14 +42,10 @@ from bicycle_runtime.streams import (
     StreamUrl,
     connect,
 )
-from bicycle_runtime.streams.backoff import Backoff
-from bicycle_runtime.streams.connecting import backend_of
-from bicycle_runtime.streams.options import Start
-from bicycle_runtime.streams.texts import message_json
-from bicycle_runtime.subscriber_server.errors import WEBHOOKS_UNREADABLE
-from bicycle_runtime.subscriber_server.figures import SubscriberFigures
-from bicycle_runtime.subscriber_server.filters import Filter
-from bicycle_sdk.secrets import Secret
+from bicycle_streams.backoff import Backoff
+from bicycle_streams.connecting import backend_of
+from bicycle_streams.options import Start
+from bicycle_streams.texts import message_json
 
 __all__ = ["Webhook", "WebhookOptions", "read_webhooks", "signature_of"]
 

@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.contract import ConnectorSpec
@@ -41,9 +40,11 @@ from bicycle_runtime.testing.rewiring import (
     used_payloads,
 )
 from bicycle_runtime.testing.script import Script, ScriptSource
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.graph import RuntimeMode
+from bicycle_sdk.random_source import system_random
 
 if TYPE_CHECKING:
     from bicycle_runtime.testing.options import HarnessOptions

@@ -6,7 +6,6 @@ import tempfile
 import threading
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -16,6 +15,7 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import add_taps, part_before, used_payloads
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.drafts import GraphDraft
 
 __all__ = ["preview"]

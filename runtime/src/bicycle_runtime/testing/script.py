@@ -14,7 +14,6 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, TypeVar
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
@@ -32,6 +31,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.options import option
 
 __all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
 

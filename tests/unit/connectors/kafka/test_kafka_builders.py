@@ -5,7 +5,6 @@ from typing import Annotated, NewType
 
 import pytest
 
-from bicycle_runtime.base.options import describe
 from bicycle_runtime.connectors.kafka.sink import KafkaSink
 from bicycle_runtime.connectors.kafka.source import KafkaSource
 from bicycle_runtime.contract import ConnectorSpec, Guarantee
@@ -14,7 +13,7 @@ from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.formats import avro, csv
 from bicycle_sdk.kafka.options import KafkaSinkOptions, KafkaSourceOptions
-from bicycle_sdk.options import declared_options
+from bicycle_sdk.options import declared_options, describe
 
 UserId = NewType("UserId", str)
 MINUTE = timedelta(minutes=1)

@@ -2,8 +2,8 @@
 
 import threading
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
+from bicycle_sdk.clock import SystemClock
 
 PATIENCE_S = 60
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
@@ -29,6 +28,7 @@ from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
 from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
 from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_runtime.pipelines.record_functions import FieldText
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.raising import raises
 

@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.connectors.kafka.transactions import TopicDoubt
+from bicycle_sdk.clock import ManualClock
 
 UNKNOWN = [
     KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.connectors.kafka.source import WaitingTimes
 from bicycle_runtime.contract import Lag, total_lag
+from bicycle_sdk.clock import ManualClock
 
 
 def test_the_age_is_that_of_the_first_unread_message():

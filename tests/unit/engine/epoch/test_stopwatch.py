@@ -1,5 +1,5 @@
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.epoch.stats import Stopwatch
+from bicycle_sdk.clock import ManualClock
 
 
 def test_an_epoch_takes_as_long_as_the_clock_of_its_job_says():

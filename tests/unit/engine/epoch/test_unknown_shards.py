@@ -2,11 +2,11 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.layouts.manifest import ShardTime
 from bicycle_runtime.operators.shard_times import source_shard, subtask_shard
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.contexts import WATERMARK_MIN
 from tests.unit.engine.epoch.timelines import (
     IDLE,

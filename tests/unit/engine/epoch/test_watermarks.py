@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.layouts.manifest import PlanRecord, ShardTime, TimeRecord
@@ -18,6 +17,7 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from tests.unit.engine.epoch.timelines import (
     IDLE,

@@ -1,6 +1,5 @@
 """A timeline that is driven by hand, from epoch to epoch."""
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.planning.stages import plan_stages
 from bicycle_runtime.layouts.manifest import ShardTime
@@ -8,6 +7,7 @@ from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import ProcessFunction, StreamEnvironment
+from bicycle_sdk.clock import ManualClock
 
 IDLE = 10_000
 

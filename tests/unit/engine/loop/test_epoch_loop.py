@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectSink
 from bicycle_runtime.connectors.collection import CollectionSource
@@ -21,6 +20,7 @@ from bicycle_runtime.recovery.errors import STATE_LOST, EpochTakenError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 from tests.waiting import PATIENCE_S, until
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.contract import Lag, ReadOn, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import Timeline
@@ -17,6 +16,7 @@ from bicycle_sdk import (
     StreamEnvironment,
     dead_letter,
 )
+from bicycle_sdk.clock import ManualClock
 
 BROKERS = "127.0.0.1:1"
 AT_ONCE = {"has_input": True, "is_finished": False, "waiting_shards": frozenset({"t/0"})}

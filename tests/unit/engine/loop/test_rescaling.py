@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import (
@@ -21,6 +20,7 @@ from bicycle_runtime.layouts.manifest import PlanRecord
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.testing import Harness, bundle_of, script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, StreamEnvironment
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 
 WORDS = [f"w{number}" for number in range(40)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -20,6 +19,7 @@ from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.clock import ManualClock
 
 
 class Pair:

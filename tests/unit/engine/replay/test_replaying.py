@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
@@ -38,6 +37,7 @@ from bicycle_sdk import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.windows import CountTrigger, Sum, WindowFunction
 from tests.raising import raises
 

@@ -4,10 +4,10 @@ import contextlib
 import json
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.control.dead_letters import dead_letters
 from bicycle_runtime.jobs.control.letter_replay import ask_for_replay
 from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from tests.unit.jobs.running.light_jobs import LightJob
 from tests.waiting import until

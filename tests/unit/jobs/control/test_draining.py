@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import drain_job
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.processes import descendants, is_frozen, start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, StatusFormatError
 from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S, until

@@ -6,7 +6,6 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.control.letter_replay import letters_to_replay
@@ -18,6 +17,7 @@ from bicycle_runtime.jobs.errors import (
     LETTER_REQUEST_UNREADABLE,
     JobNotRunningError,
 )
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.control.letter_job import Letters
 from tests.waiting import PATIENCE_S, until

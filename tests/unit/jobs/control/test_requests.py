@@ -5,8 +5,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
@@ -17,6 +15,8 @@ from bicycle_runtime.jobs.errors import (
     JobNotRunningError,
 )
 from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.errors import ConfigError
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S, until

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.errors import ConfigError, OptionError
-from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import WIDTH_REFUSED
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
@@ -25,6 +22,9 @@ from bicycle_runtime.jobs.control.rescaling import (
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE, JobNotRunningError
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.errors import ConfigError, OptionError
+from bicycle_sdk.options import from_mapping
 from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of, put_job, request_of
 

@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -20,6 +19,7 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
 from bicycle_runtime.jobs.plugins.graph_view import graph_view
 from bicycle_sdk import CoMapFunction, KafkaSourceBuilder
 from bicycle_sdk.chaining import optimize
+from bicycle_sdk.errors import OptionError
 from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of
 

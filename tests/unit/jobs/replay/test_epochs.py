@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -28,6 +27,7 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.replay.epochs import NEXT, ReplayRequest, replay
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import BicycleError
 from tests.plugin_zoo.zoo import install, whole
 from tests.raising import raises

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.jobs.home import Home
@@ -21,6 +20,7 @@ from bicycle_runtime.jobs.running.summary import JobSummary
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.heartbeats import LastPosition
+from bicycle_sdk.clock import Clock, SystemClock
 from tests.unit.jobs.job_samples import request_of
 from tests.waiting import PATIENCE_S, until
 

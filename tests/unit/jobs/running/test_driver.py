@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.remote_storage import file_system
@@ -19,6 +18,7 @@ from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.errors import FunctionFailedError, FunctionHookError
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError, ParameterError
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.running.driver import run_job
@@ -15,6 +14,7 @@ from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.recovery.errors import CHECKPOINT_GONE, CHECKPOINT_UNIDENTIFIED
+from bicycle_sdk.clock import SystemClock
 from tests.plugin_zoo.zoo import install
 from tests.raising import raises
 from tests.unit.jobs.job_samples import request_of

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.rendering import phase_text
 from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobOptions
@@ -13,6 +12,7 @@ from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.status import PhaseStatus
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
+from bicycle_sdk.clock import ManualClock
 from tests.unit.jobs.job_samples import stats_of, status_line, status_of
 
 URL = "s3://bucket/job"

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replaced
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Lag, total_lag
 from bicycle_runtime.engine.epoch.stats import Unread
 from bicycle_runtime.jobs.errors import StatusFormatError
@@ -22,6 +21,7 @@ from bicycle_runtime.jobs.status import (
 )
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts
+from bicycle_sdk.clock import ManualClock
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 

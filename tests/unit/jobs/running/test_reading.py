@@ -2,7 +2,6 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.epochs import ReadingWatch
@@ -11,6 +10,7 @@ from bicycle_runtime.layouts.paths import READING
 from bicycle_runtime.operators.heartbeats import ReadHeartbeat, read_so_far
 from bicycle_runtime.operators.user_calls.waits import Waits
 from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk.clock import ManualClock
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.job_samples import stats_of, status_of
 from tests.unit.jobs.running.light_jobs import LightJob

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.job_commands import _operator_text
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import HotKey
 from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
+from bicycle_sdk.clock import ManualClock
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 

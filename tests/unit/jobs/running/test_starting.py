@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.connectors.errors import OUTPUT_HELD
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.running.starting import adopt_starting_point, prepare_job_setup
@@ -21,7 +18,10 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.manifest import encode_manifest
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.connectors import file_sink
+from bicycle_sdk.errors import OptionError
+from bicycle_sdk.random_source import system_random
 from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of, request_of
 

@@ -2,13 +2,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.jobs.running.first_status import weakest_link
 from bicycle_runtime.jobs.running.timings import Timings
 from bicycle_runtime.jobs.status import GuaranteeStatus, JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk.clock import ManualClock
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 EXACTLY, AT_LEAST, AT_MOST = (

@@ -5,10 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock, SystemClock
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.faults import InjectedFault
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.process_identity import ProcessIdentity
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
@@ -36,6 +33,9 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint
 from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk.clock import ManualClock, SystemClock
+from bicycle_sdk.errors import OptionError
+from bicycle_sdk.random_source import system_random
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 

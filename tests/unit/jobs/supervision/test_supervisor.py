@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
 from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX
 from bicycle_runtime.jobs.supervision.supervisor import Supervisor
+from bicycle_sdk.clock import ManualClock
 from tests.unit.jobs.job_samples import request_of, status_of
 from tests.waiting import PATIENCE_S
 

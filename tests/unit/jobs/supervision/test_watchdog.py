@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
+from bicycle_sdk.clock import ManualClock, SystemClock
 
 SHORT_MS = 50
 PATIENCE_S = 60

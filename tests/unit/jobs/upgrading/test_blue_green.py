@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.ending import stop_job
@@ -23,6 +22,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
     upgrade_job,
 )
 from bicycle_runtime.layouts.paths import SHADOW
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.upgrading.versions import LightAhead, Site
 from tests.waiting import until

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.control.ending import stop_job
 from bicycle_runtime.jobs.errors import (
     STATE_WOULD_BE_LOST,
@@ -18,6 +17,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
 )
 from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE
 from bicycle_runtime.service.plugins.uploaded_plugins import require_unused
+from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
 from tests.unit.jobs.upgrading.versions import Site
 from tests.waiting import until

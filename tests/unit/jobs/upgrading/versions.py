@@ -16,11 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.previous_run import job_locks
 from bicycle_runtime.jobs.home import Home, locate_job
@@ -31,6 +28,9 @@ from bicycle_runtime.jobs.running.submission import run_in_turn
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, environment_of, install_plugin
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import configure
+from bicycle_sdk.random_source import system_random
 from tests.cluster.wheels import write_wheel
 from tests.unit.jobs.running.light_jobs import LightExecutor
 from tests.waiting import until

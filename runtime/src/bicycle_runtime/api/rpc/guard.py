@@ -28,7 +28,6 @@ from bicycle_runtime.api.errors import (
     plain_answer,
 )
 from bicycle_runtime.api.refusals import note_refused
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.connections import Connection, Connections
@@ -36,6 +35,7 @@ from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import INPUT_UNREADABLE
+from bicycle_sdk.logging import log_event
 
 __all__ = ["InputPath", "is_text"]
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.errors import UnsafePathError
-from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, StorageError
 from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.contract import DriverServices
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["OutputClaim", "OutputOwner", "new_run", "run_of"]
 

@@ -23,8 +23,6 @@ from pyarrow import parquet
 
 from bicycle_runtime.base.errors import StorageError
 from bicycle_runtime.base.files import make_folder, sync_folder
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.options import option
 from bicycle_runtime.base.storage import LocalStorage, publish_file
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
@@ -48,6 +46,8 @@ from bicycle_runtime.contract import (
     MakesTargets,
 )
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.options import option
 
 __all__ = ["ParquetSink", "ParquetSinkOptions"]
 

@@ -26,7 +26,6 @@ from typing import Any
 from zlib import crc32
 
 from bicycle_runtime.base.files import sync_folder
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import checked_name
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
 from bicycle_runtime.connectors.errors import OPEN_PART_DAMAGED
@@ -35,6 +34,7 @@ from bicycle_runtime.connectors.staging import (
     staged_blocks,
 )
 from bicycle_runtime.contract import StagedFile
+from bicycle_sdk.logging import log_event
 
 __all__ = ["OpenPart", "PartPlan", "carried_over", "carry_out", "withdraw"]
 

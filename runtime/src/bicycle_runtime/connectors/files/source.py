@@ -14,7 +14,6 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     INPUT_MISSING,
@@ -44,6 +43,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.formats.typed_values import json_decoder
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "CsvFileSource",

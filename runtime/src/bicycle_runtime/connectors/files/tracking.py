@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_UNREADABLE
 from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, is_compressed
 from bicycle_runtime.connectors.files.identity import (
@@ -27,6 +26,7 @@ from bicycle_runtime.connectors.files.identity import (
     identity_at,
     with_tail,
 )
+from bicycle_sdk.logging import log_event
 
 __all__ = ["FileTable", "TrackedFile"]
 

@@ -19,9 +19,6 @@ from typing import Any, Literal
 
 import httpx
 
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.options import option
-from bicycle_runtime.base.tls_failures import tls_hint
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
@@ -39,10 +36,13 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
-from bicycle_runtime.streams.errors import StreamError
-from bicycle_runtime.streams.options import TlsOptions
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
+from bicycle_streams.errors import StreamError
+from bicycle_streams.options import TlsOptions
+from bicycle_streams.tls_failures import tls_hint
 
 __all__ = ["HttpSink", "HttpSinkOptions"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.base.tls_failures import tls_hint
+from bicycle_streams.tls_failures import tls_hint
 
 __all__ = ["NO_RIGHTS", "Lack", "Rights", "is_of_group", "is_refusal"]
 

@@ -26,8 +26,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_of_group, is_refusal
 from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.connectors.kafka.settings import (
@@ -36,7 +34,9 @@ from bicycle_runtime.connectors.kafka.settings import (
     is_outage,
     open_client,
 )
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Cluster", "ClusterSilentError", "IdentityQuery", "OffsetQuery"]
 

@@ -23,8 +23,6 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_of_group
 from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
 from bicycle_runtime.connectors.kafka.partitions import is_known
@@ -35,7 +33,9 @@ from bicycle_runtime.connectors.kafka.settings import (
     open_client,
 )
 from bicycle_runtime.contract import ReadOn
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 

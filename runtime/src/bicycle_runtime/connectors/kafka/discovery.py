@@ -18,8 +18,6 @@ import logging
 import re
 from collections.abc import Mapping
 
-from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
@@ -33,7 +31,9 @@ from bicycle_runtime.connectors.kafka.options import (
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import partition_of
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Discovery"]
 

@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.contract import EventTimes
 from bicycle_runtime.formats.record_types import encode_model
@@ -29,6 +28,7 @@ from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.record_shapes import shape_of_form
 from bicycle_runtime.operators.columnar.records import ColumnRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = [
     "ENCODED_HERE",

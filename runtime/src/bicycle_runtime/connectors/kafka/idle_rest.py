@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Condition, Thread
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_sdk.clock import Clock
 
 __all__ = ["IdleRest"]
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.kafka.access import is_of_group
 from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
+from bicycle_sdk.clock import Clock
 
 __all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
 

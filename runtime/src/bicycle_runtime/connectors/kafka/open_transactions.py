@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.progress import Progress
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["OpenTransactions"]
 

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.consuming import PartitionGoneError, RangeConsumer
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.formats import Format, MessageDecoder
 from bicycle_runtime.connectors.kafka.options import LossPolicy
 from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_runtime.contract import ReadOn, Slice, SourceBatch
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["KafkaReader", "partition_of"]
 

@@ -28,7 +28,6 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_CLIENT_FAILED,
@@ -39,6 +38,7 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_runtime.connectors.settings import secret_of
 from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_sdk.kafka import is_secret_property
+from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
 
 __all__ = [

@@ -18,8 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.connectors.kafka.access import Rights
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits, takes_rows
 from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
@@ -69,6 +68,8 @@ from bicycle_runtime.contract import (
     StagedPublication,
 )
 from bicycle_sdk.kafka.options import KafkaSinkOptions
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["KafkaSink"]
 

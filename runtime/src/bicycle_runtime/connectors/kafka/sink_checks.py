@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_HISTORY_AHEAD,
     KAFKA_TOPIC_UNSUITABLE,
@@ -19,6 +18,7 @@ from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
 from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.kafka.options import KafkaSinkOptions
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "check_history",

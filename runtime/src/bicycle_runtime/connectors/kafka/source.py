@@ -23,8 +23,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
@@ -59,7 +57,9 @@ from bicycle_runtime.contract import (
     StartsBeforeSinks,
     total_lag,
 )
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions
+from bicycle_sdk.logging import log_event
 
 __all__ = ["GroupReporter", "KafkaSource", "WaitingTimes"]
 

@@ -23,7 +23,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     NewTopic,
 )
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
@@ -33,6 +32,7 @@ from bicycle_runtime.connectors.kafka.settings import (
     is_outage,
     open_client,
 )
+from bicycle_sdk.logging import log_event
 
 __all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
 

@@ -20,9 +20,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import MessageColumns
@@ -43,7 +41,9 @@ from bicycle_runtime.connectors.kafka.settings import (
     open_client,
 )
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
 

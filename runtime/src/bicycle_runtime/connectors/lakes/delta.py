@@ -21,7 +21,6 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks, delta_text, name_bytes_max
 from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
 from bicycle_runtime.connectors.lakes.table import (
@@ -34,6 +33,7 @@ from bicycle_runtime.connectors.lakes.table import (
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
+from bicycle_sdk.options import option
 
 __all__ = ["DeltaSink", "DeltaSinkOptions"]
 

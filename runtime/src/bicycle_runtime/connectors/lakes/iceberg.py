@@ -42,7 +42,6 @@ from sqlalchemy import event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks, iceberg_text, name_bytes_max
 from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
@@ -57,6 +56,7 @@ from bicycle_runtime.connectors.patience import close_socket
 from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 
 __all__ = ["IcebergSink", "IcebergSinkOptions", "replace_rows"]

@@ -18,7 +18,6 @@ import pyarrow
 import pyarrow.compute as pc
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     LAKE_HISTORY_AHEAD,
@@ -47,6 +46,7 @@ from bicycle_runtime.contract import (
     DriverServices,
 )
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.options import option
 
 __all__ = ["LakeOptions", "LakeSink"]
 

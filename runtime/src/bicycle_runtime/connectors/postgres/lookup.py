@@ -15,8 +15,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.connectors.postgres.table import table_name
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = ["LookupTable"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import psycopg
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
 from bicycle_runtime.connectors.patience import close_socket
 from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["PostgresServer"]

@@ -18,7 +18,6 @@ import psycopg
 from psycopg import sql
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     POSTGRES_HISTORY_AHEAD,
@@ -54,6 +53,7 @@ from bicycle_runtime.contract import (
     StagedPublication,
 )
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["PostgresSink"]
 

@@ -18,7 +18,6 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.connectors.postgres.options import PostgresSourceOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
@@ -35,6 +34,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
 )
 from bicycle_runtime.operators.batch import size_of
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["PostgresReader", "PostgresSource"]

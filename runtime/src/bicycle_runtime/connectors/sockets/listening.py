@@ -17,9 +17,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.open_files import is_kept_for_work
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
+from bicycle_sdk.logging import log_event
 
 __all__ = ["CLIENT_BACKLOG", "Door", "SocketServer", "open_listener"]
 

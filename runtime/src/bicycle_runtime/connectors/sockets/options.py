@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bicycle_runtime.base.options import option
+from bicycle_sdk.options import option
 
 __all__ = ["SocketSinkOptions", "SocketSourceOptions"]
 

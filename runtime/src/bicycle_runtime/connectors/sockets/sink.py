@@ -19,8 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
@@ -41,6 +39,8 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Broadcaster", "SendingEndedError", "SocketSink", "SocketWriterFactory"]
 

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import JournalSource
 from bicycle_runtime.connectors.lines import LineBlock, text_decoder
@@ -32,6 +31,7 @@ from bicycle_runtime.contract import (
     Slice,
     SourceBatch,
 )
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Receiver", "SocketReader", "SocketSource"]
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.streams.addresses import WILDCARD, StreamUrl
-from bicycle_runtime.streams.errors import StreamError
-from bicycle_runtime.streams.options import TlsOptions
+from bicycle_streams.addresses import WILDCARD, StreamUrl
+from bicycle_streams.errors import StreamError
+from bicycle_streams.options import TlsOptions
 
 __all__ = ["address_error", "check_tls", "url_of"]
 

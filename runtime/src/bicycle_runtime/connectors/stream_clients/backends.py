@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bicycle_runtime.contract import BadRecord
-from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.messages import Message
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.messages import Message
 
 __all__ = [
     "AwayError",

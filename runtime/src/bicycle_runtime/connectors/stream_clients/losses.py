@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.stream_clients.backends import Extent
+from bicycle_sdk.quantities import amount
 
 __all__ = ["Loss", "LossWatch"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
-from bicycle_runtime.streams.options import TlsOptions
-from bicycle_runtime.streams.pulsar.options import PulsarClusterOptions
-from bicycle_runtime.streams.redis.options import RedisServerOptions
+from bicycle_sdk.options import option
+from bicycle_streams.options import TlsOptions
+from bicycle_streams.pulsar.options import PulsarClusterOptions
+from bicycle_streams.redis.options import RedisServerOptions
 
 __all__ = [
     "PublishedOptions",

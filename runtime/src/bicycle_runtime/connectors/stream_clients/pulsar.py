@@ -38,14 +38,14 @@ from bicycle_runtime.connectors.stream_clients.options import (
 from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
-from bicycle_runtime.streams.errors import StreamError, StreamUrlError
-from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.pulsar.cluster import PORT, TLS_PROTOCOL, Cluster
-from bicycle_runtime.streams.pulsar.consuming import time_of
-from bicycle_runtime.streams.pulsar.options import PulsarOptions
-from bicycle_runtime.streams.pulsar.positions import entry_before, id_of, sequence_of
 from bicycle_sdk.secrets import Secret
+from bicycle_streams.addresses import StreamKey, StreamUrl
+from bicycle_streams.errors import StreamError, StreamUrlError
+from bicycle_streams.messages import Message
+from bicycle_streams.pulsar.cluster import PORT, TLS_PROTOCOL, Cluster
+from bicycle_streams.pulsar.consuming import time_of
+from bicycle_streams.pulsar.options import PulsarOptions
+from bicycle_streams.pulsar.positions import entry_before, id_of, sequence_of
 
 __all__ = ["PulsarStreamSink", "PulsarStreamSource"]
 

@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.settings import read_options
@@ -39,11 +36,14 @@ from bicycle_runtime.contract import (
     SourceBatch,
 )
 from bicycle_runtime.formats.contract import Codec
-from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
-from bicycle_runtime.streams.connecting import backend_of, connect
-from bicycle_runtime.streams.consuming import Consumer
-from bicycle_runtime.streams.delivering import HubConsumer
-from bicycle_runtime.streams.errors import (
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.quantities import amount
+from bicycle_streams.addresses import StreamKey, StreamUrl
+from bicycle_streams.connecting import backend_of, connect
+from bicycle_streams.consuming import Consumer
+from bicycle_streams.delivering import HubConsumer
+from bicycle_streams.errors import (
     STREAM_TLS_REFUSED,
     STREAMER_IN_USE,
     ConnectionLostError,
@@ -51,9 +51,9 @@ from bicycle_runtime.streams.errors import (
     StreamEndedError,
     StreamError,
 )
-from bicycle_runtime.streams.lines import BROADCAST
-from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.peers import PeerStreamer
+from bicycle_streams.lines import BROADCAST
+from bicycle_streams.messages import Message
+from bicycle_streams.peers import PeerStreamer
 
 __all__ = ["SocketStreamSource", "StdioSource", "WebSocketSource"]
 

@@ -44,10 +44,11 @@ from bicycle_runtime.connectors.stream_clients.options import (
 from bicycle_runtime.connectors.stream_clients.sink import StreamSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
-from bicycle_runtime.streams.errors import StreamError, StreamUrlError
-from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.redis.connection import (
+from bicycle_sdk.secrets import Secret
+from bicycle_streams.addresses import StreamKey, StreamUrl
+from bicycle_streams.errors import StreamError, StreamUrlError
+from bicycle_streams.messages import Message
+from bicycle_streams.redis.connection import (
     LOST,
     PORT,
     as_they_come,
@@ -55,16 +56,15 @@ from bicycle_runtime.streams.redis.connection import (
     no_cluster,
     tls_words,
 )
-from bicycle_runtime.streams.redis.ids import (
+from bicycle_streams.redis.ids import (
     SEQUENCE_MAX,
     Timestamps,
     id_of,
     sequence_behind,
     shard_of,
 )
-from bicycle_runtime.streams.redis.sending import ADD_NS, time_now
-from bicycle_runtime.streams.redis.shards import entry_message
-from bicycle_sdk.secrets import Secret
+from bicycle_streams.redis.sending import ADD_NS, time_now
+from bicycle_streams.redis.shards import entry_message
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
 

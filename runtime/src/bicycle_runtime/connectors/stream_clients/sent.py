@@ -25,13 +25,13 @@ from bicycle_runtime.connectors.stream_clients.options import (
 from bicycle_runtime.connectors.stream_clients.sink import PayloadWriterFactory, StreamSink
 from bicycle_runtime.contract import DropsRecords, Guarantee
 from bicycle_runtime.formats.contract import Codec
-from bicycle_runtime.streams.addresses import StreamUrl
-from bicycle_runtime.streams.connecting import connect
-from bicycle_runtime.streams.contract import Streamer
-from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError, StreamError
-from bicycle_runtime.streams.lines import line_payload
-from bicycle_runtime.streams.peers import PeerStreamer
-from bicycle_runtime.streams.producing import Producer
+from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.connecting import connect
+from bicycle_streams.contract import Streamer
+from bicycle_streams.errors import ConnectionLostError, StreamConnectError, StreamError
+from bicycle_streams.lines import line_payload
+from bicycle_streams.peers import PeerStreamer
+from bicycle_streams.producing import Producer
 
 __all__ = ["SocketStreamSink", "StdioSink", "WebSocketSink"]
 

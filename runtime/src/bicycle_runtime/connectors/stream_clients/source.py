@@ -11,8 +11,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.connectors.errors import (
     STREAM_KEY_WRONG,
@@ -46,7 +44,9 @@ from bicycle_runtime.contract import (
     SourceStatus,
 )
 from bicycle_runtime.formats.contract import Codec
-from bicycle_runtime.streams.messages import Message
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.logging import log_event
+from bicycle_streams.messages import Message
 
 __all__ = ["StreamReader", "StreamSource", "decoded_batch"]
 

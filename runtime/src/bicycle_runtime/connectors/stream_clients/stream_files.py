@@ -34,15 +34,15 @@ from bicycle_runtime.connectors.stream_clients.options import (
 from bicycle_runtime.connectors.stream_clients.sink import StreamSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord
-from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.errors import StreamConnectError, StreamError
-from bicycle_runtime.streams.file.creating import create_file
-from bicycle_runtime.streams.file.format import FileHeader
-from bicycle_runtime.streams.file.reading import FileReader, Wanted
-from bicycle_runtime.streams.file.seeking import find, last_of_stream, last_of_streams
-from bicycle_runtime.streams.file.view import FileView
-from bicycle_runtime.streams.file.writing import FileWriter
-from bicycle_runtime.streams.messages import Message
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.errors import StreamConnectError, StreamError
+from bicycle_streams.file.creating import create_file
+from bicycle_streams.file.format import FileHeader
+from bicycle_streams.file.reading import FileReader, Wanted
+from bicycle_streams.file.seeking import find, last_of_stream, last_of_streams
+from bicycle_streams.file.view import FileView
+from bicycle_streams.file.writing import FileWriter
+from bicycle_streams.messages import Message
 
 __all__ = ["StreamFileSink", "StreamFileSource"]
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.open_age import OpenAge
 from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
 from bicycle_runtime.connectors.tables.held import (
@@ -37,6 +36,7 @@ from bicycle_runtime.contract import (
     Waiting,
     in_subtask_order,
 )
+from bicycle_sdk.options import option
 
 __all__ = ["HeldTableSink", "TableOptions"]
 

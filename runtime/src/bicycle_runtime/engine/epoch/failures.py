@@ -9,13 +9,13 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import Source
 from bicycle_runtime.engine.errors import EpochFailedError, EpochMixedError
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["raise_first_failure", "run_unmixed"]
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
 from bicycle_runtime.contract import ReadsOn, Slice, Source
@@ -28,6 +27,7 @@ from bicycle_runtime.layouts.paths import BEGUN_EPOCH
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TimeOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "BegunEpoch",

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Lag, SourceStatus, Waiting, total_lag
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.layouts.manifest import OperatorState, TimeRecord
@@ -15,6 +14,7 @@ from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.sealed.refs import objects_of
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.graph import JobGraph
 

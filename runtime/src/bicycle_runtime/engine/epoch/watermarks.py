@@ -16,7 +16,6 @@ from functools import partial
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.layouts.manifest import ShardTime, ShardTimes, TimeRecord
 from bicycle_runtime.operators.shard_times import (
@@ -29,6 +28,7 @@ from bicycle_runtime.operators.shard_times import (
 from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
 from bicycle_runtime.operators.tasks.orders import TimeOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 __all__ = ["SourceView", "Timeline"]

@@ -15,10 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
-import bicycle_runtime
-import bicycle_sdk
+from bicycle_runtime.base.own_code import OWN_DISTRIBUTIONS, own_folders
 from bicycle_runtime.engine.errors import HANDSHAKE_FAILED
 
 __all__ = [
@@ -35,7 +33,7 @@ __all__ = [
 ]
 
 MISSING = "missing"
-_LIBRARIES = ("bicycle-sdk", "bicycle-runtime", "msgspec", "cloudpickle")
+_LIBRARIES = (*OWN_DISTRIBUTIONS, "msgspec", "cloudpickle")
 _ABSENT = "-"
 _MARK = " !"
 # Runs on hosts, under whatever Python they have: no name of ours, no syntax that is young.
@@ -116,10 +114,9 @@ def own_facts(*, spark: str) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """Return a digest of the code of SDK and runtime, as checkouts share versions."""
+    """Return a digest of the code of all our packages, as checkouts share versions."""
     digest = hashlib.sha256()
-    for package in (bicycle_sdk, bicycle_runtime):
-        root = Path(package.__path__[0])
+    for root in own_folders():
         for file in sorted(root.rglob("*.py")):
             content = hashlib.sha256(file.read_bytes()).digest()
             digest.update(file.relative_to(root).as_posix().encode() + content)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     DriverServices,
@@ -65,6 +64,7 @@ from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.contexts import WATERMARK_MAX
+from bicycle_sdk.logging import log_event
 
 __all__ = ["EpochLoop"]
 

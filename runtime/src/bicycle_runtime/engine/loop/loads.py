@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage, StorageError
 from bicycle_runtime.layouts.paths import LOADING
 from bicycle_runtime.operators.heartbeats import loaded_bytes
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
+from bicycle_sdk.logging import log_event
 
 __all__ = ["LoadWatch", "tell_loads"]
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import state_bytes
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import (
@@ -32,6 +31,7 @@ from bicycle_runtime.engine.planning.stages import (
 )
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["RescalableLoop", "RescaleRequest", "Rescaled", "Topology", "rescale"]

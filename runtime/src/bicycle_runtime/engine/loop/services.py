@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.state.sealed.loading import untold
+from bicycle_sdk.clock import Clock
 
 __all__ = ["LoopServices", "Step"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.contract import (
@@ -40,6 +39,7 @@ from bicycle_runtime.operators.spec import (
     StagePlan,
 )
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 

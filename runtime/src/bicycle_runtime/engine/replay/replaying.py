@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import ObjectExistsError, Storage
 from bicycle_runtime.engine.epoch.failures import raise_first_failure
 from bicycle_runtime.engine.epoch.merging import (
@@ -44,6 +43,7 @@ from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ReplaySettings", "Replayed", "replay_epoch"]

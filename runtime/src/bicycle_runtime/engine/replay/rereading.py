@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.contract import RereadsEarlierSlices, Slice, SourceBatch, SourceReader
 from bicycle_runtime.engine.errors import REPLAY_INPUT_GONE
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_sdk.clock import ManualClock
 
 __all__ = ["rereaders", "within"]
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import SourceReader
 from bicycle_runtime.engine.epoch.failures import run_unmixed
@@ -54,6 +53,7 @@ from bicycle_runtime.recovery.adoption import is_same_work
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.clock import Clock
 
 __all__ = ["ShadowLoop"]
 

@@ -14,10 +14,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.hosts.placement import assign_tasks
 from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts, host_counts
 from bicycle_runtime.operators.spec import StagePlan, StateScope
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Anchors", "levels_with_state"]
 

@@ -15,9 +15,7 @@ from pathlib import Path
 from pickle import PicklingError
 from typing import IO, Any
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import LocalStorage
@@ -52,7 +50,9 @@ from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.records.by_value import pickle_by_value
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["SparkExecutor"]
 

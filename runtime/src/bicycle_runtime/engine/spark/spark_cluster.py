@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = ["ClusterView", "ExecutorWatch", "assign_to_hosts", "host_counts", "require_master"]
 

@@ -22,7 +22,6 @@ import cloudpickle
 import msgspec
 
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.base.stacks import offer_stacks
 from bicycle_runtime.base.user_code import ProcessEnding
 from bicycle_runtime.engine.spark.positions_folder import (
@@ -38,6 +37,7 @@ from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.worker_cache import Worker
 from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import configure, log_event
 
 if TYPE_CHECKING:
     # It loads PySpark, which a probed host may lack.

@@ -13,7 +13,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CHECKPOINT_VERSION_UNKNOWN
@@ -22,6 +21,7 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.errors import CHECKPOINT_UNIDENTIFIED
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.savepoints import job_facts
+from bicycle_sdk.logging import log_event
 
 __all__ = ["note_run", "refuse_newer", "require_identity"]
 

@@ -10,7 +10,6 @@ import contextlib
 import signal
 import subprocess
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.processes import (
     descendants,
     is_alive,
@@ -30,6 +29,7 @@ from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 from bicycle_runtime.jobs.stuck import stuck_threads, with_stuck
 from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["cancel_job", "drain_job", "publish_remaining", "stop_job"]

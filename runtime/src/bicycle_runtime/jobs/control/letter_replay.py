@@ -16,10 +16,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.engine.loop.letters import LetterLoop, letter_order, replay_letters
 from bicycle_runtime.jobs.control.dead_letters import (
     DeadLetter,
@@ -36,6 +32,10 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.options import check, option
 
 __all__ = [
     "REPLAY_LETTERS",

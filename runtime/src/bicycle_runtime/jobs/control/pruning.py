@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.clock import Clock
 
 __all__ = ["PrunedJob", "prune_jobs"]
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
@@ -37,6 +36,7 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Answer", "Handler", "Inbox", "ask_job"]

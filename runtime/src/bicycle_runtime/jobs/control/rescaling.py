@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.logging import log_event
+from bicycle_sdk.options import check, option
 
 __all__ = ["RESCALE", "RescaleOptions", "ask_for_rescale", "request_rescaled", "rescale_request"]
 

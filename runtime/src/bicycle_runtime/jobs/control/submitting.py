@@ -12,9 +12,7 @@ import os
 import subprocess
 from collections.abc import Callable
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.processes import (
     SIGNAL_BASE,
     how_it_ended,
@@ -28,7 +26,9 @@ from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["PreparedStart", "resume_job", "resumed_request", "submit"]
 

@@ -19,8 +19,7 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime import __version__
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.processes import OPEN_FILES_MIN, open_files_max
 from bicycle_runtime.base.storage import LocalStorage
@@ -34,7 +33,9 @@ from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import DOCTOR_FOUND_FAULTS
 from bicycle_runtime.jobs.home import Home
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["Check", "examine", "require_health"]
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from string import Template
 
 from bicycle_runtime import __version__
+from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.jobs.errors import SCAFFOLD_REFUSED
 
 __all__ = ["project_files", "write_project"]
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _NAME_LENGTH_MAX = 40
-_RESERVED = frozenset({"test", "tests", "src", "bicycle", "bicycle_sdk", "bicycle_runtime"})
+_RESERVED = frozenset({"test", "tests", "src", "bicycle", *OWN_PACKAGES})
 _SDK_SERIES = ".".join(__version__.split(".")[:2])
 
 _PYPROJECT = Template("""\

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.engine.resuming.restoring import lost_operators
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -23,6 +22,7 @@ from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
+from bicycle_sdk.quantities import amount
 
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
 

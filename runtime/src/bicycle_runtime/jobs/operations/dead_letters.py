@@ -7,8 +7,6 @@ from typing import cast
 
 import msgspec
 
-from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.jobs.control.letter_replay import (
     LetterReplayOptions,
@@ -16,6 +14,8 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.quantities import amount
 
 __all__ = ["REPLAY_LETTERS"]
 

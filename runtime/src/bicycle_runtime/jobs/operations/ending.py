@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.options import option
 from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.operations.operation import (
@@ -22,6 +20,8 @@ from bicycle_runtime.jobs.operations.savepoint import (
     take_savepoint,
 )
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.options import option
 
 __all__ = ["CANCEL", "DRAIN", "STOP", "SUSPEND", "StopOptions"]
 

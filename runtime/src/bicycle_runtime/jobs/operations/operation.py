@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.options import OptionInfo, describe, from_mapping
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.options import OptionInfo, describe, from_mapping
 
 __all__ = ["Availability", "NoOptions", "OperationCall", "OperationKind", "Result"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.base.quantities import byte_text
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import byte_text, duration_text
 
 __all__ = ["RESCALE"]
 

@@ -6,12 +6,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.options import check, option
-from bicycle_runtime.base.quantities import byte_text
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import checkpoint_of
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
+from bicycle_sdk.errors import ConfigError
+from bicycle_sdk.options import check, option
+from bicycle_sdk.quantities import byte_text
 
 __all__ = [
     "DELETE_SAVEPOINT", "RESTORE", "SAVEPOINT", "DeleteSavepointOptions", "RestoreOptions",

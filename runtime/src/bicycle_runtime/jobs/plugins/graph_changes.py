@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import NO_RETENTION, NOTHING_TO_FOLLOW
+from bicycle_sdk.errors import OptionError
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = ["require_parallelism", "with_data_loss_policy", "with_follow"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import ChainSpec, Link, RouteSpec
 from bicycle_sdk.chaining import Chain, ChainingStats, optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind
+from bicycle_sdk.quantities import amount
 
 __all__ = ["ChainEdgeView", "ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
 

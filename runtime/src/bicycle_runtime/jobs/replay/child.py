@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.options import EngineOptions
@@ -43,6 +42,7 @@ from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.options import from_mapping
 
 __all__ = ["main"]
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import Storage, StorageError
 from bicycle_runtime.connectors.errors import PublishInterruptedError
@@ -32,6 +31,7 @@ from bicycle_runtime.jobs.shadow_note import followed_epoch
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.layouts.paths import READING
 from bicycle_runtime.operators.heartbeats import read_so_far
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = [

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import StorageError
@@ -39,6 +38,7 @@ from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_runtime.recovery.lease import Lease
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.engine.loop.epoch_loop import EpochLoop

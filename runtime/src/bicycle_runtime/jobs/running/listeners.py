@@ -16,11 +16,11 @@ from pkgutil import resolve_name
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.registry import Offer, default_registry
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.errors import EXTENSION_HOOK_FAILED
 from bicycle_runtime.operators.metrics import MetricValues
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "EpochMetrics",

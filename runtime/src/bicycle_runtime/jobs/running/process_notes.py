@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.jobs.status import EndedWorker, JobStatus, StuckThread
 from bicycle_runtime.jobs.stuck import with_stuck
 from bicycle_runtime.operators.heartbeats import LastPosition
+from bicycle_sdk.logging import log_event
 
 __all__ = ["note_ended_workers", "note_stuck"]
 

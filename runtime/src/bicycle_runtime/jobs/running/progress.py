@@ -12,8 +12,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
@@ -38,8 +36,10 @@ from bicycle_runtime.jobs.supervision.restarts import add_failure_note, position
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts, date_failures
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Progress"]
 

@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.errors import StorageUnreachableError
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.open_files import comes_from_open_files, has_room
 from bicycle_runtime.base.processes import open_files_max
 from bicycle_runtime.base.storage import StorageError
@@ -29,6 +28,7 @@ from bicycle_runtime.jobs.supervision.restarts import (
     position_of,
 )
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.running.epochs import Epochs

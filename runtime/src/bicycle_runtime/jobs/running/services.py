@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.heartbeats import LastPosition
+from bicycle_sdk.clock import Clock
 
 __all__ = ["DoorServices", "DriverExecutor"]
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.replay.rereading import rereaders
 from bicycle_runtime.engine.replay.shadow_loop import ShadowLoop
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
@@ -28,6 +27,7 @@ from bicycle_runtime.layouts.paths import SHADOW
 from bicycle_runtime.recovery.adoption import fork
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["follow_job"]
 

@@ -10,8 +10,6 @@ import dataclasses
 import logging
 from collections.abc import Iterator
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, require_atomic_create
 from bicycle_runtime.contract import ChecksBeforeStart
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
@@ -43,7 +41,9 @@ from bicycle_runtime.recovery.adoption import (
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import LeaseKeeper
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import ParameterError
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "adopt_starting_point",

@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bicycle_runtime.base.errors import StorageUnreachableError
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.remote_storage import FsspecStorage, outages_told_to
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.layouts.paths import LEASE
+from bicycle_sdk.logging import log_event
 
 __all__ = ["StorageOutages"]
 

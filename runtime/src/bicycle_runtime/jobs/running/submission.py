@@ -20,9 +20,6 @@ import sys
 import threading
 from pathlib import Path
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
@@ -33,7 +30,10 @@ from bicycle_runtime.jobs.running.spark_starts import WarmExecutor, spark_starts
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import configure, tell_end
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["main", "run_in_turn"]
 

@@ -10,10 +10,10 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import Durations
+from bicycle_sdk.clock import Clock
 
 __all__ = ["Rate", "Timings"]
 

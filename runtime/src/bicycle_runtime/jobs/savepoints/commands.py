@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
@@ -57,6 +55,8 @@ from bicycle_runtime.recovery.savepoints import (
     verify_savepoint,
     write_savepoint,
 )
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.random_source import system_random
 
 __all__ = [
     "SavepointEntry",

@@ -10,13 +10,13 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
+from bicycle_sdk.errors import OptionError
 
 __all__ = ["new_savepoint_path", "require_savepoint_name", "savepoints_below"]
 

@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.errors import SAVEPOINT_FAILED
 from bicycle_runtime.jobs.savepoints.paths import answer_of, new_savepoint_path
 from bicycle_runtime.recovery.savepoints import SavepointWriter, Sign
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.engine.loop.epoch_loop import EpochLoop

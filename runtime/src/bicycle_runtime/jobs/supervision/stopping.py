@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.pipes import is_readable
 from bicycle_runtime.base.processes import descendants
+from bicycle_sdk.clock import Clock, SystemClock
 
 __all__ = ["StopRequest", "end_now"]
 

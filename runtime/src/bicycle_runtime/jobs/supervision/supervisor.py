@@ -21,10 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.base.processes import SIGNAL_BASE, how_it_ended, start_ticks
 from bicycle_runtime.jobs.errors import DRIVER_DIED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
@@ -32,7 +29,10 @@ from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 from bicycle_runtime.jobs.supervision.error_reports import plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts, add_failure_note
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import configure, log_event
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["DriverProcess", "Supervisor", "main"]
 

@@ -11,9 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import job_status
@@ -23,6 +21,8 @@ from bicycle_runtime.jobs.shadow_note import ShadowNote, forget_shadow, read_sha
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared
 from bicycle_runtime.layouts.paths import SHADOW
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Following"]
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.engine.replay.rereading import rereaders
 from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -28,8 +26,10 @@ from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.running.starting import plan_job_setup
 from bicycle_runtime.jobs.savepoints.commands import open_origin
 from bicycle_runtime.recovery.adoption import Origin
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph, OperatorKind
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["main"]
 

@@ -19,9 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
@@ -51,7 +49,9 @@ from bicycle_runtime.jobs.upgrading.notes import (
     write_upgrade,
 )
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.options import check, option
 
 __all__ = [
     "UpgradeOptions",

@@ -38,7 +38,7 @@ class TokenBucket:
         wait: Waits so many seconds of that clock; None waits in real time.
 
     Example:
-        >>> from bicycle_runtime.base.clock import ManualClock
+        >>> from bicycle_sdk.clock import ManualClock
         >>> clock = ManualClock()
         >>> bucket = TokenBucket(
         ...     2, 3, now=clock.monotonic, wait=lambda s: clock.advance(round(s * 1_000))

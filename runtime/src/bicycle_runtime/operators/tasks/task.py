@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD
 from bicycle_runtime.contract import FollowingReader, ReadOn, Slice, SourceBatch, WriterTask
 from bicycle_runtime.layouts.manifest import ShardTimes
@@ -76,6 +76,7 @@ from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import Partitioning
+from bicycle_sdk.random_source import system_random
 
 if TYPE_CHECKING:
     from bicycle_runtime.operators.tasks.program import Program

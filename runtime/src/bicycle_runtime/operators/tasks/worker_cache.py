@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.closing import close_all
@@ -18,6 +17,7 @@ from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Worker"]
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from types import FrameType
 
 from bicycle_runtime.base.code_paths import show_paths
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours, without_loop
+from bicycle_sdk.logging import log_event
 
 __all__ = ["LOOP_WATCH", "Blocking", "LoopWatch"]
 

@@ -9,15 +9,12 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import bicycle_runtime
-import bicycle_sdk
 from bicycle_runtime.base.code_paths import show_paths
+from bicycle_runtime.base.own_code import own_folders
 
 __all__ = ["Location", "blamed_frame", "is_ours", "without_loop"]
 
-_OWN_FOLDERS = tuple(
-    str(Path(file).parent.resolve()) for file in (bicycle_runtime.__file__, bicycle_sdk.__file__)
-)
+_OWN_FOLDERS = tuple(str(folder.resolve()) for folder in own_folders())
 _LOOP_FILES = (str(Path(asyncio.__file__).parent), selectors.__file__)
 
 

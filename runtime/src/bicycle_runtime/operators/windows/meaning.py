@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
@@ -59,5 +60,5 @@ def due_rules(plan: WindowPlan) -> str:
 def _name_of(function: Any) -> str:
     """Return the name of an aggregate of ours; one's own may be renamed."""
     cls = type(function)
-    is_ours = cls.__module__.partition(".")[0] in ("bicycle_sdk", "bicycle_runtime")
+    is_ours = cls.__module__.partition(".")[0] in OWN_PACKAGES
     return cls.__name__ if is_ours else "one's own"

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.errors import METRICS_PORT_TAKEN
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.watching.fleet import FleetView, view_of
+from bicycle_sdk.clock import Clock
 
 __all__ = ["serving_metrics"]
 

@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.spark_masters import Masters
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.service.operations.admission import (
@@ -35,7 +33,9 @@ from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.workers import slots_of
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["JobQueue"]
 

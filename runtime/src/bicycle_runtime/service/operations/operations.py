@@ -22,8 +22,6 @@ from typing import Any, cast
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import stand_back
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
@@ -50,7 +48,9 @@ from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import INTENTS, Intent
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Operations"]
 

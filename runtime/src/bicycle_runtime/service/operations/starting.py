@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.child_process import ExtractionLimits
@@ -28,6 +26,8 @@ from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
 from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
 from bicycle_sdk.errors import BicycleError, ParameterError
+from bicycle_sdk.options import from_mapping
+from bicycle_sdk.random_source import system_random
 
 __all__ = ["RESUME", "SUBMIT", "ResumeFacts", "SubmitFacts", "slots_wanted"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from bicycle_runtime.base.options import option
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.submitting import PreparedStart, submit
 from bicycle_runtime.jobs.home import Home
@@ -15,6 +14,7 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.upgrading.notes import require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions, plan_upgrade, upgrade_job
 from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
+from bicycle_sdk.options import option
 
 __all__ = ["PLAN_UPGRADE", "UPGRADE", "VersionOptions"]
 

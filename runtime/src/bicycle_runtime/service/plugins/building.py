@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_python
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.processes import how_it_ended, keep_niceness
 from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
+from bicycle_sdk.options import check, option
 
 __all__ = ["BuildLimits", "build_environment", "run_installer"]
 

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
 from bicycle_runtime.base.storage_urls import resolve_location
 from bicycle_runtime.base.stored import decode_stored, encode_stored
@@ -59,6 +58,7 @@ from bicycle_runtime.service.plugins.wheels import (
     check_wheel,
     file_digest,
 )
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [

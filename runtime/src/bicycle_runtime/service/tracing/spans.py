@@ -18,13 +18,13 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import set_span_in_context
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, JournalTail
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["SPANS_WAITING_MAX", "Tracing"]
 

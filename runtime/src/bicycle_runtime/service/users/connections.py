@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from bicycle_runtime.base.options import check, option
 from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, CONNECTIONS_TOO_MANY
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
+from bicycle_sdk.options import check, option
 
 __all__ = ["Connection", "ConnectionOptions", "Connections"]
 

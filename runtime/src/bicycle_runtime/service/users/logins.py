@@ -11,11 +11,11 @@ import hashlib
 import secrets
 import sqlite3
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.users.errors import TOKEN_REFUSED
 from bicycle_runtime.service.users.roles import Identity, Role
 from bicycle_runtime.service.users.tokens import Tokens, owners_in
+from bicycle_sdk.clock import Clock
 
 __all__ = ["SESSION_MS", "Sessions"]
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
@@ -34,6 +33,7 @@ from bicycle_runtime.service.users.errors import (
     TOKEN_UNKNOWN,
 )
 from bicycle_runtime.service.users.roles import Identity, Role
+from bicycle_sdk.clock import Clock
 
 __all__ = [
     "LIFETIME_MS_MAX", "LIFETIME_MS_MIN", "TokenEntry", "Tokens", "checked_owners", "owners_in",

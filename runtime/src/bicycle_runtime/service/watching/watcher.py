@@ -18,8 +18,6 @@ from typing import Protocol
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_frozen
 from bicycle_runtime.jobs.control.job_queries import lost_error
 from bicycle_runtime.jobs.errors import StatusFormatError
@@ -39,6 +37,8 @@ from bicycle_runtime.service.watching.paces import PaceWindow
 from bicycle_runtime.service.watching.process_ends import ProcessEnds
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.summaries import Dismissal, KnownJob, summary_of
+from bicycle_sdk.clock import Clock
+from bicycle_sdk.logging import log_event
 
 __all__ = ["Intents", "Watcher", "step_times"]
 

@@ -23,7 +23,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.layouts.state import (
     EVERYWHERE,
     BaseIndex,
@@ -49,6 +48,7 @@ from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import epoch_of, groups_in
 from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 
 __all__ = [
     "LocalFolder",

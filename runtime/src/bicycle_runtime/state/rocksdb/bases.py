@@ -27,7 +27,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.reading_ahead import parts_ahead
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
@@ -44,6 +43,7 @@ from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make, decode_index
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.sealed_files import SealedFiles

@@ -24,7 +24,6 @@ import msgspec
 
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import checked_name, require_below
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
 from bicycle_runtime.layouts.paths import STATE
@@ -39,6 +38,7 @@ from bicycle_runtime.layouts.state import (
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import frame, unframe
 from bicycle_runtime.state.sealed.refs import fold_start, with_base, with_mark
+from bicycle_sdk.logging import log_event
 
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.sealed_files import SealedFiles

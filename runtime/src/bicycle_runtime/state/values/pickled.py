@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.layouts.state import PICKLED, UNTYPED, SchemaVersion, StateMetadata
 from bicycle_runtime.records.codecs import type_name_of
 from bicycle_runtime.state.values.schemas import Schema, describe
@@ -32,7 +33,7 @@ __all__ = ["Shapes", "declared_classes", "noted_class", "shape_of", "shapes_here
 Shapes = Callable[[Collection[str]], Mapping[str, Schema]]  # Of the classes that are still there.
 
 _PREFIX = "class "
-_OURS = frozenset({"builtins", "__main__", "bicycle_sdk", "bicycle_runtime"})
+_OURS = frozenset({"builtins", "__main__", *OWN_PACKAGES})
 # Methods by which a class defines its own pickling; a dataclass with slots gets some of them made.
 _HOOKS = ("__reduce__", "__reduce_ex__", "__setstate__")
 

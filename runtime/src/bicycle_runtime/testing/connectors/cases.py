@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.registry import (
     ConnectorRegistry,
     Extension,
@@ -21,6 +20,7 @@ from bicycle_runtime.connectors.registry import (
     load_registry,
 )
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, Headers, Sink, Source
+from bicycle_sdk.clock import Clock
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 
 __all__ = [

@@ -17,7 +17,6 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.base.clock import Clock, ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.contract import (
@@ -40,6 +39,7 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_sdk.clock import Clock, ManualClock
 
 __all__ = [
     "PLENTY",

@@ -10,10 +10,10 @@ from typing import ClassVar, TypeVar
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.streams import Consumer, Streamer, connect
 from bicycle_runtime.testing.connectors.rules import Suite
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams import Consumer, Streamer, connect
 
 __all__ = [
     "CaseRules",

@@ -6,7 +6,15 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams.cases import (
+    CaseRules,
+    StreamCase,
+    numbers,
+    play,
+    send,
+    texts,
+)
+from bicycle_streams import (
     CommitNotAllowedError,
     ConsumerEndedError,
     ConsumerGroupIsSetError,
@@ -15,14 +23,6 @@ from bicycle_runtime.streams import (
     Streamer,
     StreamKeyEmptyError,
     StreamUnsupportedError,
-)
-from bicycle_runtime.testing.streams.cases import (
-    CaseRules,
-    StreamCase,
-    numbers,
-    play,
-    send,
-    texts,
 )
 
 __all__ = ["ConsumerRules"]

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from bicycle_runtime.streams import Consumer, Streamer, StreamUnsupportedError
 from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
+from bicycle_streams import Consumer, Streamer, StreamUnsupportedError
 
 __all__ = ["GroupRules"]
 

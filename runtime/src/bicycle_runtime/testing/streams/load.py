@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.streams import Consumer, Streamer
 from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, play
+from bicycle_streams import Consumer, Streamer
 
 __all__ = ["StreamLoadSuite"]
 

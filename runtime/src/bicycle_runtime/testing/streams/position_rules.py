@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams.cases import (
+    CaseRules,
+    StreamCase,
+    lately_ms,
+    numbers,
+    play,
+    send,
+)
+from bicycle_streams import (
     BEGINNING,
     END,
     At,
@@ -16,14 +24,6 @@ from bicycle_runtime.streams import (
     StreamKeyEmptyError,
     StreamKeyNotFoundError,
     StreamUnsupportedError,
-)
-from bicycle_runtime.testing.streams.cases import (
-    CaseRules,
-    StreamCase,
-    lately_ms,
-    numbers,
-    play,
-    send,
 )
 
 __all__ = ["PositionRules"]

@@ -7,19 +7,6 @@ from typing import Any
 
 import pytest
 
-from bicycle_runtime.streams import (
-    AlreadyAnchoredError,
-    Message,
-    NotAnchoredError,
-    Producer,
-    ProducerEndedError,
-    Streamer,
-    StreamError,
-    StreamKey,
-    StreamUnsupportedError,
-)
-from bicycle_runtime.streams.errors import FLUSH_TIMED_OUT
-from bicycle_runtime.streams.messages import Headers
 from bicycle_runtime.testing.connectors.rules import needs
 from bicycle_runtime.testing.streams.cases import (
     CaseRules,
@@ -30,6 +17,19 @@ from bicycle_runtime.testing.streams.cases import (
     send,
     texts,
 )
+from bicycle_streams import (
+    AlreadyAnchoredError,
+    Message,
+    NotAnchoredError,
+    Producer,
+    ProducerEndedError,
+    Streamer,
+    StreamError,
+    StreamKey,
+    StreamUnsupportedError,
+)
+from bicycle_streams.errors import FLUSH_TIMED_OUT
+from bicycle_streams.messages import Headers
 
 __all__ = ["ProducerRules"]
 

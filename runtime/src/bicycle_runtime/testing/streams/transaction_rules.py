@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.streams import (
+from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
+from bicycle_streams import (
     Consumer,
     Producer,
     Streamer,
@@ -14,7 +15,6 @@ from bicycle_runtime.streams import (
     StreamUnsupportedError,
     connect,
 )
-from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
 
 __all__ = ["TransactionRules"]
 

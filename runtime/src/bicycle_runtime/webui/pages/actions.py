@@ -12,7 +12,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bicycle_runtime.base.options import describe
 from bicycle_runtime.jobs.operations.operation import Availability, OperationKind
 from bicycle_runtime.jobs.savepoints.commands import savepoint_of
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
@@ -24,6 +23,7 @@ from bicycle_runtime.service.watching.summaries import DISMISSIBLE, KnownJob
 from bicycle_runtime.webui.formats import amount, count
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.options import describe
 
 __all__ = [
     "ACTIONS", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page", "fits", "form_facts",

@@ -1,0 +1,96 @@
+"""The client toolkit: producers and consumers of streams behind one address.
+
+``connect("file://./events.ss")`` gives a ``Streamer``, which makes producers and consumers. A
+program needs no job, no Spark and no Java for it. The rules of ``contract`` hold for every backend.
+This package knows no job and no engine.
+"""
+
+from bicycle_streams.addresses import StreamerUri, StreamKey, StreamUrl
+from bicycle_streams.connecting import connect
+from bicycle_streams.consuming import Consumer, Subscription
+from bicycle_streams.contract import Capabilities, Streamer
+from bicycle_streams.errors import (
+    AlreadyAnchoredError,
+    CommitNotAllowedError,
+    ConnectionLostError,
+    ConsumerEndedError,
+    ConsumerGroupIsSetError,
+    ConsumerGroupNotSetError,
+    NotAnchoredError,
+    PayloadEncodingError,
+    ProducerEndedError,
+    ProtocolUnknownError,
+    SeekError,
+    SendQueueFullError,
+    StreamConnectError,
+    StreamEndedError,
+    StreamError,
+    StreamKeyEmptyError,
+    StreamKeyError,
+    StreamKeyNotFoundError,
+    StreamUnsupportedError,
+    StreamUrlError,
+    UnacknowledgedError,
+)
+from bicycle_streams.merging import MergedConsumers
+from bicycle_streams.messages import (
+    BEGINNING,
+    END,
+    At,
+    Message,
+    MessageHeader,
+    OutgoingMessage,
+    Receipt,
+    SeqPos,
+    Timestamp,
+)
+from bicycle_streams.options import StreamerOptions
+from bicycle_streams.producing import Producer, Sender, Sent
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BEGINNING",
+    "END",
+    "AlreadyAnchoredError",
+    "At",
+    "Capabilities",
+    "CommitNotAllowedError",
+    "ConnectionLostError",
+    "Consumer",
+    "ConsumerEndedError",
+    "ConsumerGroupIsSetError",
+    "ConsumerGroupNotSetError",
+    "MergedConsumers",
+    "Message",
+    "MessageHeader",
+    "NotAnchoredError",
+    "OutgoingMessage",
+    "PayloadEncodingError",
+    "Producer",
+    "ProducerEndedError",
+    "ProtocolUnknownError",
+    "Receipt",
+    "SeekError",
+    "SendQueueFullError",
+    "Sender",
+    "Sent",
+    "SeqPos",
+    "StreamConnectError",
+    "StreamEndedError",
+    "StreamError",
+    "StreamKey",
+    "StreamKeyEmptyError",
+    "StreamKeyError",
+    "StreamKeyNotFoundError",
+    "StreamUnsupportedError",
+    "StreamUrl",
+    "StreamUrlError",
+    "Streamer",
+    "StreamerOptions",
+    "StreamerUri",
+    "Subscription",
+    "Timestamp",
+    "UnacknowledgedError",
+    "connect",
+]

@@ -1,0 +1,153 @@
+"""The order of messages in a file of streams, compared with its beacons.
+
+The head of a message has no checksum. But sequences and times of a shard rise, and a beacon has a
+checksum of the messages of each stream so far, with the last sequence and the latest time. So most
+changes of a head show: in its shard at once, or at the next beacon that names one of the streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bicycle_streams.addresses import INTERNAL
+from bicycle_streams.file.errors import FileFormatError
+from bicycle_streams.file.format import RUNNING_START, Marker, checksum
+from bicycle_streams.file.seeking import Last, Stream
+from bicycle_streams.file.view import CutOffError, FileView
+from bicycle_streams.messages import Message
+
+__all__ = ["Disorder", "OrderCheck"]
+
+_CHECKSUM_SIZE = 2
+
+
+class Disorder(NamedTuple):
+    """A message, or a beacon, that contradicts the messages around it."""
+
+    offset: int
+    size: int
+    problem: str
+    stream: str
+    shard_id: int
+    sequence: int
+
+
+class _Seen:
+    """The checked messages of a stream, up to the last one and up to its predecessor."""
+
+    __slots__ = ("before", "last", "last_offset", "last_size")
+
+    def __init__(self, last: Last) -> None:
+        self.last = last
+        self.before = last.sequence, last.timestamp_ms
+        self.last_offset, self.last_size = 0, 0
+
+
+class OrderCheck:
+    """A check of messages in file order.
+
+    Args:
+        view: The file.
+    """
+
+    def __init__(self, view: FileView) -> None:
+        self._view = view
+        self._seen: dict[Stream, _Seen] = {}
+        self._beacon = 1
+        self._is_whole = True  # All messages were seen, so that a stream that is new begins here.
+
+    def lose(self) -> None:
+        """Clear the state: messages may be missing from here to the next beacon."""
+        self._seen.clear()
+        self._is_whole = False
+
+    def see(self, message: Message, offset: int, end: int) -> Iterator[Disorder]:
+        """Iterate over the faults of a message, and of beacons before it.
+
+        Args:
+            message: The message.
+            offset: Where it begins.
+            end: Where it ends.
+        """
+        yield from self.pass_beacons(offset)
+        if message.stream_key == INTERNAL:
+            return
+        stream = (message.stream_key, message.shard_id)
+        seen = self._seen.get(stream)
+        if seen is None:
+            if self._is_whole:
+                last = Last(0, 0, RUNNING_START)
+            else:  # Which messages come before is not known; the next beacon tells.
+                return
+            seen = self._seen[stream] = _Seen(last)
+        elif (found := self._disorder(seen, message, offset, end)) is not None:
+            yield found
+        else:
+            last = seen.last
+            seen.before = last.sequence, last.timestamp_ms
+            seen.last_offset, seen.last_size = offset, end - offset
+        found_sum = checksum(message.payload).to_bytes(_CHECKSUM_SIZE)
+        seen.last.add(message.sequence, message.timestamp_ms, found_sum)
+
+    def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Disorder | None:
+        """Return the message of two that is out of order: this or the previous one."""
+        last, before = seen.last, seen.before
+        # A sequence is never equal to the one before it; a time may be.
+        numbers = (
+            ("sequence", message.sequence, last.sequence, before[0], 1),
+            ("time", message.timestamp_ms, last.timestamp_ms, before[1], 0),
+        )
+        for word, here, previous, earlier, step in numbers:
+            if here >= previous + step:
+                continue
+            stream = (message.stream_key, message.shard_id)
+            problem = f"the {word} decreases within its shard, from {previous} to {here}"
+            if here > earlier and seen.last_size:  # The one before it had jumped ahead.
+                found = Disorder(seen.last_offset, seen.last_size, problem, *stream, last.sequence)
+                last.sequence = min(last.sequence, message.sequence)
+                last.timestamp_ms = min(last.timestamp_ms, message.timestamp_ms)
+                seen.last_offset, seen.last_size = offset, end - offset
+                return found
+            return Disorder(offset, end - offset, problem, *stream, message.sequence)
+        return None
+
+    def pass_beacons(self, offset: int) -> Iterator[Disorder]:
+        """Iterate over contradictions between messages and the beacons before an offset."""
+        view = self._view
+        while self._beacon * view.interval <= offset and self._beacon <= view.beacon_count:
+            at = self._beacon * view.interval
+            self._beacon += 1
+            try:
+                markers = view.beacon(at // view.interval).markers
+            except (CutOffError, FileFormatError):
+                continue  # It is reported where it cuts a message.
+            for marker in markers:
+                if (found := self._compare(marker, at)) is not None:
+                    yield found
+
+    def _compare(self, marker: Marker, offset: int) -> Disorder | None:
+        stream = (marker.key, marker.shard_id)
+        told = Last(marker.sequence, marker.timestamp_ms, marker.running)
+        seen = self._seen.get(stream)
+        self._seen[stream] = _Seen(told)
+        if seen is None:
+            if not self._is_whole:
+                return None
+            problem = "a beacon lists a stream without earlier messages"
+            return Disorder(offset, 0, problem, *stream, marker.sequence)
+        last = seen.last
+        for word, here, there in (
+            ("checksum of the messages", last.running, told.running),
+            ("last sequence", last.sequence, told.sequence),
+            ("latest time", last.timestamp_ms, told.timestamp_ms),
+        ):
+            if here != there:
+                problem = (
+                    f"the {word} of the stream before this beacon is {here}, but {there} in the "
+                    "beacon: the head of a message between beacons was changed, or the beacon"
+                )
+                return Disorder(offset, 0, problem, *stream, marker.sequence)
+        seen.before = last.sequence, last.timestamp_ms
+        self._seen[stream] = seen
+        return None

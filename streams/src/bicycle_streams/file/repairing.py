@@ -1,0 +1,250 @@
+"""Verification of a file of streams, and repair without its damaged parts.
+
+Messages are read in order. Where something is wrong, the next place is looked for at which a whole
+message begins: behind the broken one when its frame holds, between there and the next beacon byte
+by byte, or where a beacon says. So a flipped bit costs the message that it hits, and no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bicycle_streams.addresses import INTERNAL, WILDCARD
+from bicycle_streams.file.creating import create_file
+from bicycle_streams.file.errors import FileFormatError
+from bicycle_streams.file.format import HEADER_SIZE, MESSAGE_OVERHEAD, FileHeader
+from bicycle_streams.file.ordering import Disorder, OrderCheck
+from bicycle_streams.file.reading import FileReader, Wanted
+from bicycle_streams.file.salvage import next_message, whole_message
+from bicycle_streams.file.view import CutOffError, FileView, Head
+from bicycle_streams.file.writing import FileWriter
+from bicycle_streams.messages import Message
+
+__all__ = ["Broken", "Report", "SequenceGap", "repair", "verify"]
+
+_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """Bytes of a file that violate the format, with their readable parts."""
+
+    offset: int
+    size: int
+    problem: str
+    stream: str | None = None
+    shard_id: int | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceGap:
+    """A message whose sequence does not follow the previous one of its shard."""
+
+    stream: str
+    shard_id: int
+    after: int
+    sequence: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """The result of the verification of a file.
+
+    No checksum of the format covers the head of a message; ``ordering`` tells what shows all the
+    same. Where a message was left out, its stream has a gap; what was repaired has one for each
+    message that was lost.
+    """
+
+    path: Path
+    message_count: int = 0
+    by_stream: Counter[str] = field(default_factory=Counter)
+    broken: list[Broken] = field(default_factory=list)
+    gaps: list[SequenceGap] = field(default_factory=list)
+    has_ended: bool = False
+    _last: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_intact(self) -> bool:
+        """Return whether the file has no damage."""
+        return not self.broken
+
+    def add(self, part: Message | Broken) -> None:
+        """Count a message, or note damage."""
+        if isinstance(part, Broken):
+            self.broken.append(part)
+            self._last.clear()  # What follows may be behind messages that cannot be read.
+        elif part.stream_key == INTERNAL:
+            self.has_ended = True
+        else:
+            self.message_count += 1
+            self.by_stream[part.stream_key] += 1
+            self.has_ended = False
+            self._follow(part)
+
+    def _follow(self, message: Message) -> None:
+        stream, shard, sequence = message.stream_key, message.shard_id, message.sequence
+        after = self._last.get((stream, shard), sequence - 1)
+        if sequence != after + 1:
+            gap = SequenceGap(stream=stream, shard_id=shard, after=after, sequence=sequence)
+            self.gaps.append(gap)
+        self._last[stream, shard] = sequence
+
+
+def verify(path: Path) -> Report:
+    """Read a whole file, and return its content and all damage.
+
+    Raises:
+        FileFormatError: the file has no header that can be used.
+        StreamConnectError: it cannot be opened.
+    """
+    view = FileView.open(path)
+    report = Report(path=path)
+    try:
+        for part in _check_parts(view):
+            report.add(part)
+    finally:
+        view.close()
+    return report
+
+
+def _check_parts(view: FileView) -> Iterator[Message | Broken]:
+    """Iterate over the messages of a file and its damage, including disorder."""
+    check = OrderCheck(view)
+    for part, offset, end in _locate_parts(view):
+        if isinstance(part, Broken):
+            check.lose()
+        else:
+            for found in check.see(part, offset, end):
+                yield _out_of_order(found)
+        yield part
+    for found in check.pass_beacons(view.size):
+        yield _out_of_order(found)
+
+
+def _out_of_order(found: Disorder) -> Broken:
+    return Broken(**found._asdict())
+
+
+def repair(path: Path, output: Path) -> Report:
+    """Write a new file with all messages of another that are whole, as they are.
+
+    Sequences and times stay; the beacons are new. The file that is read stays as it is.
+
+    Raises:
+        StreamConnectError: the output exists already, or one of the files cannot be opened.
+    """
+    view = FileView.open(path)
+    report = Report(path=path)
+    try:
+        header = FileHeader(output.name, view.header.created_ms, view.interval)
+        create_file(output, header, must_be_new=True)
+        writer = FileWriter(output, limit_bytes=1 << 62, buffer_bytes=1 << 20)
+        try:
+            for part in parts_of(view):
+                report.add(part)
+                if isinstance(part, Message) and part.stream_key != INTERNAL:
+                    writer.copy(part)
+        finally:
+            writer.close(with_end=report.has_ended)
+    finally:
+        view.close()
+    return report
+
+
+def _locate_parts(view: FileView) -> Iterator[tuple[Message | Broken, int, int]]:
+    """Iterate over the parts of a file, each with where it begins and ends."""
+    at = HEADER_SIZE
+    for part in parts_of(view):
+        if isinstance(part, Broken):
+            at = part.offset + part.size
+            yield part, part.offset, at
+            continue
+        start = view.skip(at, 0)
+        size = MESSAGE_OVERHEAD + len(part.stream_key) + part.size
+        at = view.skip(start, size)
+        yield part, start, at
+
+
+def parts_of(view: FileView) -> Iterator[Message | Broken]:
+    """Iterate over the messages of a file, including its end mark, and its damage."""
+    offset: int | None = HEADER_SIZE
+    while offset is not None and offset < view.size:
+        wanted = Wanted((WILDCARD,), with_internal=True)
+        reader = FileReader(view.path, view.interval, offset, wanted)
+        try:
+            yield from _messages(view, reader)
+        except FileFormatError as error:
+            start = reader.offset
+            found, offset = _behind(view, start)
+            if found is not None:
+                yield found
+                start = error.facts["offset"]
+            problem = error.facts["problem"]
+            yield _describe_broken(view, start, offset, problem, is_message=found is None)
+        else:
+            if reader.offset == view.size:
+                return
+            start = reader.offset
+            offset = next_message(view, start + 1)
+            problem = (
+                "the file ends inside a message" if offset is None else "a message is missing here"
+            )
+            yield _describe_broken(view, start, offset, problem, is_message=True)
+
+
+def _messages(view: FileView, reader: FileReader) -> Iterator[Message]:
+    while True:
+        while messages := reader.take(_BATCH):
+            yield from messages
+        offset, size = reader.request()
+        data = os.pread(view.descriptor, max(0, min(size, view.size - offset)), offset)
+        if not reader.feed(data):
+            return
+
+
+def _describe_broken(
+    view: FileView, start: int, end: int | None, problem: str, *, is_message: bool
+) -> Broken:
+    head = _head(view, start) if is_message else None
+    return Broken(
+        offset=start,
+        size=(view.size if end is None else end) - start if is_message else 0,
+        problem=problem,
+        stream=head.key if head else None,
+        shard_id=head.shard_id if head else None,
+        sequence=head.sequence if head else None,
+    )
+
+
+def _behind(view: FileView, start: int) -> tuple[Message | None, int | None]:
+    """Return the damaged message if it is whole, and the offset of the next whole one.
+
+    It is whole when only the beacon that cuts it is damaged.
+    """
+    if (message := whole_message(view, start)) is not None:
+        return message
+    head = _head(view, start)
+    if head is not None and (end := _end(view, head)) is not None:
+        is_last = end == view.size
+        if is_last or whole_message(view, end) is not None:
+            return None, end
+    return None, next_message(view, start + 1)
+
+
+def _head(view: FileView, offset: int) -> Head | None:
+    try:
+        return view.head(offset)
+    except (CutOffError, FileFormatError):
+        return None
+
+
+def _end(view: FileView, head: Head) -> int | None:
+    try:
+        return view.end_of(head) if head.size <= view.size else None
+    except (CutOffError, FileFormatError):
+        return None

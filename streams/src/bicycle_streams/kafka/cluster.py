@@ -1,0 +1,194 @@
+"""A Kafka cluster: the settings of its clients, and its topics. Calls here wait: use a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.errors import StreamConnectError
+from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
+from bicycle_streams.kafka.options import KafkaOptions
+
+__all__ = ["Cluster"]
+
+S = TypeVar("S", bound=str)
+T = TypeVar("T")
+_RETRY_S = 0.1
+_NOT_YET = {  # What was just made is not known to all brokers at once.
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._STATE,  # Nothing is fetched yet of a partition that was just given to us.
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._WAIT_COORD,
+}
+
+
+class Cluster:
+    """A Kafka cluster, and queries to it.
+
+    Args:
+        uri: ``kafka://host:port,host:port``.
+        options: Options of the backend.
+    """
+
+    def __init__(self, uri: StreamerUri, options: KafkaOptions) -> None:
+        self.address = str(uri)
+        self.options = options
+        self._timeout_s = options.connect_timeout_ms / 1_000
+        self._bootstrap = ",".join(uri.nodes)
+
+    def settings(self, **own: Any) -> dict[str, Any]:
+        """Return the settings of a client."""
+        options = self.options
+        self._refuse_unspoken()
+        found: dict[str, Any] = {
+            "bootstrap.servers": self._bootstrap,
+            "security.protocol": options.security_protocol,
+            "client.id": "bicycle",
+            "log_level": 0,
+        }
+        if options.security_protocol.startswith("SASL"):
+            found |= {
+                "sasl.mechanism": options.sasl_mechanism,
+                "sasl.username": options.username or "",
+                "sasl.password": options.password or "",
+            }
+        if options.ca_file is not None:
+            found["ssl.ca.location"] = options.ca_file
+        found |= {name.replace("_", "."): value for name, value in own.items()}
+        for text in (options.client_settings or "").split(","):
+            name, equals, value = text.partition("=")
+            if equals:
+                found[name.strip()] = value.strip()
+            elif text:
+                raise SETTINGS_UNREADABLE(address=self.address, reason=f"{text!r} has no '='")
+        return found
+
+    def _refuse_unspoken(self) -> None:
+        """Refuse options that the protocol would ignore: no secrets in the clear."""
+        options, protocol = self.options, self.options.security_protocol
+        given = [options.username, options.password] if not protocol.startswith("SASL") else []
+        given += [options.ca_file] if not protocol.endswith("SSL") else []
+        if any(each is not None for each in given):
+            reason = f"username, password or ca_file are set, but {protocol} does not use them"
+            raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
+
+    def open(self) -> None:
+        """Reach the cluster once.
+
+        Raises:
+            StreamConnectError: nobody answers.
+        """
+        try:
+            self._admin = AdminClient(self.settings())
+            self._admin.list_topics(timeout=self._timeout_s)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            if error.args[0].code() == KafkaError._INVALID_ARG:
+                raise SETTINGS_UNREADABLE(address=self.address, reason=reason) from None
+            raise StreamConnectError(address=self.address, reason=reason) from None
+
+    @property
+    def admin_client(self) -> AdminClient:
+        """The client for questions about topics and groups; there once it is open."""
+        return self._admin
+
+    def ensure(self, topic: str, partition_count: int = 0) -> int:
+        """Return a topic's partition count, created or increased if allowed and required.
+
+        Raises:
+            StreamConnectError: it has fewer, or does not exist.
+        """
+        wanted = max(1, partition_count)
+        found = self.partition_count(topic)
+        if found >= wanted:
+            return found
+        if self.options.create == "never":
+            raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+        if found:
+            self._do(self._admin.create_partitions([NewPartitions(topic, wanted)]))
+        else:
+            count = max(wanted, self.options.partitions)
+            new = NewTopic(topic, count, replication_factor=self.options.replication)
+            self._do(self._admin.create_topics([new]))
+        if not self.wait_for_count(topic, lambda found: found >= wanted):
+            raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+        return self.partition_count(topic)
+
+    def wait_for_count(self, topic: str, is_wanted: Callable[[int], bool]) -> bool:
+        """Wait until all brokers know a topic's required partition count.
+
+        Returns:
+            Whether it has, in time.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        while not is_wanted(self.partition_count(topic)):
+            if time.monotonic() > deadline:
+                return False
+            self._admin.poll(_RETRY_S)
+        return True
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Return the result of a call; repeat it while the cluster is not ready."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                    raise
+            self._admin.poll(_RETRY_S)
+
+    def open_offsets(self, streams: Collection[tuple[S, int]]) -> dict[tuple[S, int], int]:
+        """Return the first offset of open transactions, by partition with one.
+
+        Raises:
+            KafkaException: a broker does not answer.
+        """
+        partitions = [TopicPartition(*stream) for stream in streams]
+        stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
+        ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
+        return {each: stable[each] for each in streams if stable[each] < ends[each]}
+
+    def _ends(
+        self, partitions: list[TopicPartition], level: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # The client has no types.
+
+        def ask() -> dict[tuple[str, int], int]:
+            asked = self._admin.list_offsets(
+                {each: latest for each in partitions}, isolation_level=level,
+                request_timeout=self._timeout_s,
+            )  # fmt: skip
+            return {
+                (each.topic, each.partition): future.result(self._timeout_s).offset
+                for each, future in asked.items()
+            }
+
+        return self.patiently(ask)
+
+    def _do(self, futures: dict[str, Any]) -> None:
+        """Wait for an act; that another was faster is as good."""
+        for future in futures.values():
+            try:
+                future.result(self._timeout_s)
+            except KafkaException as error:
+                if error.args[0].name() not in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"):
+                    reason = error.args[0].str()
+                    raise StreamConnectError(address=self.address, reason=reason) from None
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 if it does not exist."""
+        topics = self._admin.list_topics(timeout=self._timeout_s).topics
+        return len(topics[topic].partitions) if topic in topics else 0

@@ -1,0 +1,62 @@
+"""Options of the Kafka backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_sdk.options import option
+from bicycle_streams.options import StreamerOptions
+
+__all__ = ["KafkaOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions(StreamerOptions):
+    """The options of a Kafka cluster's streamer."""
+
+    create: Literal["never", "if-missing"] = option(
+        "never", doc="Whether to create a missing topic, and to add missing partitions."
+    )
+    partitions: int = option(1, low=1, high=10_000, doc="Number of partitions of a new topic.")
+    replication: int = option(1, low=1, high=100, doc="Number of replicas of a new topic.")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = option(
+        "PLAINTEXT", doc="Security protocol of the connection."
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = option(
+        "PLAIN", doc="SASL mechanism of the login."
+    )
+    username: str | None = option(None, doc="User name.")
+    password: str | None = option(None, doc="Password of the user.")
+    ca_file: str | None = option(None, doc="File with the trusted CA certificates.")
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
+        "none", doc="Compression of messages."
+    )
+    linger_ms: int = option(
+        5, low=0, high=60_000, doc="Maximum time that a message waits for a batch."
+    )
+    delivery_timeout_ms: int = option(
+        120_000, low=1, high=3_600_000, doc="Time after which sending a message fails."
+    )
+    transactional_id: str | None = option(
+        None,
+        doc="Name for transactions of a producer; it must be unique among concurrent producers.",
+    )
+    transaction_timeout_ms: int = option(
+        60_000, low=1_000, high=900_000, doc="Time after which a transaction is aborted."
+    )
+    transaction_wait_ms: int = option(
+        900_000,
+        low=0,
+        high=86_400_000,
+        doc="Time that a read to the end waits for a transaction that is open there.",
+    )
+    session_timeout_ms: int = option(
+        45_000,
+        low=6_000,
+        high=1_800_000,
+        doc="Time after which a silent member of a group is removed.",
+    )
+    client_settings: str | None = option(
+        None, doc="Further settings of the Kafka client, as name=value, separated by commas."
+    )

@@ -1,0 +1,322 @@
+"""The streamer of a Kafka cluster, and its admin.
+
+A stream is a topic, and settings are those of topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+import confluent_kafka
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams.addresses import StreamerUri, StreamKey
+from bicycle_streams.admin import GroupInfo, ShardInfo, StreamAdmin, StreamInfo
+from bicycle_streams.consuming import Consumer, Subscription
+from bicycle_streams.contract import Capabilities, Streamer
+from bicycle_streams.errors import (
+    ADMIN_REFUSED,
+    FEWER_SHARDS,
+    STREAM_EXISTS,
+    STREAM_UNKNOWN,
+)
+from bicycle_streams.kafka.cluster import Cluster
+from bicycle_streams.kafka.consuming import KafkaConsumer
+from bicycle_streams.kafka.errors import READ_FAILED
+from bicycle_streams.kafka.options import KafkaOptions
+from bicycle_streams.kafka.sending import KafkaSender
+from bicycle_streams.kafka.transactions import TransactionalSender
+from bicycle_streams.options import Durability, StreamerOptions
+from bicycle_streams.producing import Sender
+
+__all__ = ["KafkaAdmin", "KafkaStreamer"]
+
+T = TypeVar("T")
+_TOPIC = ResourceType.TOPIC
+_TAIL = 5
+_POLL_S = 0.1
+_INTERNAL = "__"  # Topics in which Kafka keeps offsets and transactions.
+
+
+class KafkaAdmin(StreamAdmin):
+    """Topics of a cluster. Its client waits, so that calls are made in a thread.
+
+    Args:
+        cluster: Where the topics are; it is open.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.address)
+        self._cluster = cluster
+        self._timeout_s = cluster.options.connect_timeout_ms / 1_000
+
+    @property
+    def _client(self) -> AdminClient:
+        return self._cluster.admin_client
+
+    async def list_streams(self) -> list[StreamKey]:
+        return await self._in_thread(self._list)
+
+    async def describe(self, key: StreamKey) -> StreamInfo:
+        return await self._in_thread(self._describe, key)
+
+    async def create(
+        self, key: StreamKey, *, shard_count: int, settings: Mapping[str, str]
+    ) -> None:
+        await self._in_thread(self._create, key, shard_count, settings)
+
+    async def delete(self, key: StreamKey) -> None:
+        await self._in_thread(self._delete, key)
+
+    async def alter(
+        self, key: StreamKey, *, shard_count: int | None, settings: Mapping[str, str]
+    ) -> None:
+        await self._in_thread(self._alter, key, shard_count, settings)
+
+    async def _in_thread(self, call: Callable[..., T], *words: Any) -> T:
+        try:
+            return await asyncio.to_thread(call, *words)
+        except KafkaException as error:
+            raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
+        except TimeoutError:
+            raise READ_FAILED(
+                address=self.address, reason="the brokers do not respond in time"
+            ) from None
+
+    def _list(self) -> list[StreamKey]:
+        topics = self._client.list_topics(timeout=self._timeout_s).topics
+        return sorted(StreamKey(name) for name in topics if not name.startswith(_INTERNAL))
+
+    def _describe(self, key: StreamKey) -> StreamInfo:
+        numbers = range(self._known_count(key))
+        with self._reader() as reader:
+            spans = {n: self._span(reader, key, n) for n in numbers}
+            times = _last_times(reader, key, spans, patience_s=self._timeout_s)
+        shards = [
+            ShardInfo(
+                shard_id=number,
+                message_count=end - begin,
+                first_sequence=begin if begin < end else None,
+                last_sequence=end - 1 if begin < end else None,
+                last_timestamp_ms=times.get(number),
+            )
+            for number, (begin, end) in spans.items()
+        ]
+        return StreamInfo(
+            key=key,
+            shards=tuple(shards),
+            groups=tuple(self._groups(key, spans)),
+            settings=self._settings(key),
+        )
+
+    def _span(
+        self, reader: confluent_kafka.Consumer, key: StreamKey, number: int
+    ) -> tuple[int, int]:
+        """Return the begin and end of a partition, or raise an error in time."""
+        partition, timeout_s = _partition(key, number), self._timeout_s
+        begin, end = self._cluster.patiently(
+            lambda: reader.get_watermark_offsets(partition, timeout=timeout_s)
+        )
+        return begin, end
+
+    def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
+        if count := self._cluster.partition_count(key):
+            raise STREAM_EXISTS(address=self.address, key=key, shard_count=count)
+        replication = self._cluster.options.replication
+        new = NewTopic(key, shard_count, replication_factor=replication, config=dict(settings))
+        self._do("create", key, self._client.create_topics([new]))
+        self._await_count(key, shard_count)
+
+    def _delete(self, key: StreamKey) -> None:
+        self._known_count(key)
+        self._do("delete", key, self._client.delete_topics([key]))
+        self._await_count(key, 0)
+
+    def _alter(self, key: StreamKey, shard_count: int | None, settings: Mapping[str, str]) -> None:
+        count = self._known_count(key)
+        if shard_count is not None and shard_count < count:
+            raise FEWER_SHARDS(address=self.address, key=key, shard_count=count, wanted=shard_count)
+        if settings:  # First, since they are refused more often.
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in settings.items()
+            ]
+            asked = ConfigResource(_TOPIC, str(key), incremental_configs=entries)
+            self._do("alter", key, self._client.incremental_alter_configs([asked]))
+        if shard_count is not None and shard_count > count:
+            new = NewPartitions(key, shard_count)
+            self._do("alter", key, self._client.create_partitions([new]))
+            self._await_count(key, shard_count)
+
+    def _known_count(self, key: StreamKey) -> int:
+        """Return how many partitions a topic has that must exist."""
+        if count := self._cluster.partition_count(key):
+            return count
+        known = ", ".join(self._list()) or "none"
+        raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
+
+    def _await_count(self, key: StreamKey, count: int) -> None:
+        """Wait until the brokers that we ask have heard of a change."""
+        if not self._cluster.wait_for_count(key, lambda found: found == count):
+            reason = "the brokers do not return its metadata in time"
+            raise ADMIN_REFUSED(address=self.address, action="show", key=key, reason=reason)
+
+    def _groups(self, key: StreamKey, spans: Mapping[int, tuple[int, int]]) -> Iterator[GroupInfo]:
+        """Yield the groups with a position in the topic, or with members that read it."""
+        asked = self._client.list_consumer_groups(request_timeout=self._timeout_s)
+        names = sorted(each.group_id for each in asked.result().valid)
+        if not names:
+            return
+        described = self._client.describe_consumer_groups(names, request_timeout=self._timeout_s)
+        for name in names:
+            members = sum(
+                any(partition.topic == key for partition in member.assignment.topic_partitions)
+                for member in described[name].result().members
+            )
+            partitions = [_partition(key, number) for number in spans]
+            [kept] = self._client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name, partitions)], request_timeout=self._timeout_s
+            ).values()
+            positions = {p.partition: p.offset for p in kept.result().topic_partitions}
+            if members or any(position >= 0 for position in positions.values()):
+                lags = {
+                    number: end - max(begin, positions.get(number, begin))
+                    for number, (begin, end) in spans.items()
+                }
+                yield GroupInfo(name=name, consumer_count=members, lag_by_shard=lags)
+
+    def _settings(self, key: StreamKey) -> dict[str, str]:
+        """Return the settings of this topic that differ from defaults."""
+        [asked] = self._client.describe_configs(
+            [ConfigResource(_TOPIC, str(key))], request_timeout=self._timeout_s
+        ).values()
+        return {
+            name: entry.value
+            for name, entry in sorted(asked.result(self._timeout_s).items())
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+
+    @contextmanager
+    def _reader(self) -> Iterator[confluent_kafka.Consumer]:
+        reader = confluent_kafka.Consumer(
+            self._cluster.settings(
+                group_id="bicycle-admin", enable_auto_commit=False, enable_partition_eof=True
+            )
+        )
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    def _do(self, action: str, key: StreamKey, futures: Mapping[Any, Any]) -> None:
+        for future in futures.values():
+            try:
+                future.result(self._timeout_s)
+            except KafkaException as error:
+                raise ADMIN_REFUSED(
+                    address=self.address, action=action, key=key, reason=error.args[0].str()
+                ) from None
+
+
+def _partition(key: StreamKey, number: int, offset: int = OFFSET_INVALID) -> TopicPartition:
+    return TopicPartition(key, number, offset)
+
+
+def _last_times(
+    reader: confluent_kafka.Consumer,
+    key: StreamKey,
+    spans: Mapping[int, tuple[int, int]],
+    *,
+    patience_s: float,
+) -> dict[int, int]:
+    """Return the latest time among the last messages of each partition.
+
+    The last offsets may be those of marks of transactions, so that some before them are read, too.
+    """
+    found: dict[int, int] = {}
+    partitions = [_partition(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
+    open_partitions = {partition.partition for partition in partitions}
+    reader.assign(partitions)
+    deadline = SystemClock().monotonic() + patience_s
+    while open_partitions and SystemClock().monotonic() < deadline:
+        for message in reader.consume(_TAIL * len(partitions), timeout=_POLL_S):
+            number = message.partition()
+            if message.error() is not None:  # The end.
+                open_partitions.discard(number)
+            elif number is not None:
+                found[number] = max(found.get(number, 0), message.timestamp()[1])
+    return found
+
+
+class KafkaStreamer(Streamer):
+    """Streams of one Kafka cluster.
+
+    Args:
+        uri: ``kafka://host:port``, with further nodes behind commas.
+        options: ``KafkaOptions``.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        modes=frozenset({"real-time", "resumable", "load-balanced"}),
+        durabilities=frozenset({"at-most-once", "at-least-once", "exactly-once"}),
+        is_replayable=True,
+        has_shards=True,
+        has_headers=True,
+        has_transactions=True,  # With the option transactional_id.
+    )
+    options_type: ClassVar[type[StreamerOptions]] = KafkaOptions
+    words_to_write: ClassVar[Mapping[str, object]] = {"create": "if-missing"}
+    default_port: ClassVar[int | None] = 9092
+    options: KafkaOptions
+
+    def __init__(self, uri: StreamerUri, options: KafkaOptions) -> None:
+        super().__init__(uri, options)
+        self._cluster = Cluster(uri, options)
+
+    async def _open(self) -> None:
+        await asyncio.to_thread(self._cluster.open)
+
+    async def _close(self) -> None:
+        """Do nothing: senders and consumers have closed their resources."""
+
+    def admin(self) -> StreamAdmin:
+        return KafkaAdmin(self._cluster)
+
+    async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
+        name = self.options.transactional_id
+        if name is None:
+            return KafkaSender(self._cluster, durability, shard_count)
+        if durability == "at-most-once":
+            raise self._cannot(
+                f"send {durability}", "transactions already repeat messages without a receipt"
+            )
+        if any(
+            isinstance(each, TransactionalSender) and not each.has_ended for each in self._senders
+        ):
+            reason = (
+                "it would fence the first producer, which has the same transactional_id; clone "
+                "the first producer"
+            )
+            raise self._cannot("set a transactional_id for both producers", reason)
+        return await TransactionalSender.open(self._cluster, shard_count, name)
+
+    async def _make_consumer(self, subscription: Subscription) -> Consumer:
+        return await KafkaConsumer.open(self._cluster, subscription)

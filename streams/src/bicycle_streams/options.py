@@ -1,0 +1,119 @@
+"""Options that every backend of streams takes; each backend adds its own to them."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bicycle_sdk.options import check, option
+from bicycle_streams.errors import (
+    STREAM_TLS_REFUSED,
+    STREAM_TLS_UNUSABLE,
+    StreamConnectError,
+)
+from bicycle_streams.tls_failures import tls_hint
+
+__all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions", "connect_error"]
+
+Mode = Literal["real-time", "resumable", "load-balanced"]
+Start = Literal["latest", "earliest"]
+Durability = Literal["at-most-once", "at-least-once", "exactly-once"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamerOptions:
+    """The options of a streamer of any backend."""
+
+    connect_timeout_ms: int = option(
+        10_000, low=1, high=600_000, doc="Time limit for a connection."
+    )
+    prefetch_messages: int = option(
+        1_000,
+        low=1,
+        high=1_000_000,
+        doc="Maximum number of unread messages in a consumer; over WebSockets, sockets and pipes "
+        "also at most 32 MiB and one message.",
+    )
+    send_queue_messages: int = option(
+        100_000,
+        low=1,
+        high=10_000_000,
+        doc="Maximum number of messages in the send queue.",
+    )
+    unacknowledged_max: int = option(
+        100_000,
+        low=1,
+        high=10_000_000,
+        doc="Maximum number of delivered messages of a group that wait for ack(message).",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """The files for TLS, beside the other options of a backend."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
+
+    ca_file: str | None = option(
+        None,
+        doc="PEM file with trusted CA certificates; default: the certificates of the system.",
+    )
+    cert_file: str | None = option(
+        None, doc="PEM file with the certificate of this side and its chain."
+    )
+    key_file: str | None = option(None, doc="PEM file with the private key of the certificate.")
+
+    def tls_context(
+        self, address: str, protocol: str, *, is_server: bool = False
+    ) -> ssl.SSLContext | None:
+        """Return the TLS context for an address, or None for a protocol without TLS.
+
+        Args:
+            address: Where to connect or to listen.
+            protocol: The one with TLS.
+            is_server: Whether others connect; with ``ca_file`` they need certificates, too.
+
+        Raises:
+            STREAM_TLS_UNUSABLE: a file cannot be used, or is given for a protocol without TLS.
+        """
+        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path is not None]
+        try:
+            if not address.startswith(f"{protocol}://"):
+                if files:
+                    raise ValueError(
+                        f"certificate files are set, but only {protocol}:// supports TLS"
+                    )
+                return None
+            for path in files:
+                Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
+            return self._context(is_server=is_server)
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            raise STREAM_TLS_UNUSABLE(address=address, reason=str(error)) from None
+
+    def _context(self, *, is_server: bool) -> ssl.SSLContext:
+        if not is_server:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        elif self.cert_file is None:
+            raise ValueError("a server needs cert_file and key_file")
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.ca_file is not None:
+                context.load_verify_locations(self.ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file, password="")
+        return context
+
+
+def connect_error(address: str, error: Exception) -> StreamConnectError:
+    """Return the error of an address without an answer or with a failed handshake."""
+    advice = tls_hint(error)
+    if advice is None:
+        return StreamConnectError(address=address, reason=str(error))
+    return STREAM_TLS_REFUSED(address=address, reason=str(error), advice=advice)

@@ -1,0 +1,219 @@
+"""A Pulsar cluster: its client, its topics, and its administration. Calls here wait: use a thread.
+
+The client is told to log into nothing: with a logger of Python, threads of its own would take the
+interpreter's lock whenever they say something, and by itself it writes to the standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pulsar
+
+from bicycle_sdk.random_source import system_random
+from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.errors import StreamConnectError
+from bicycle_streams.pulsar.errors import (
+    ADMIN_UNREACHABLE,
+    DEDUPLICATION_OFF,
+    PARTITIONS_MISSING,
+    READ_FAILED,
+)
+from bicycle_streams.pulsar.options import PulsarOptions
+
+__all__ = ["PORT", "TLS_PROTOCOL", "Cluster", "reason_of"]
+
+T = TypeVar("T")
+PORT = 6650
+TLS_PROTOCOL = "pulsar+ssl"
+_TLS_PORT = 6651
+_ADMIN_PORT, _ADMIN_TLS_PORT = 8080, 8443
+_MISSING, _CONFLICT = 404, 409
+_ASKED_KEY = "bicycle"  # Any topic: its partitions are asked for, to see whether somebody answers.
+
+
+class Cluster:
+    """A Pulsar cluster, and queries to it.
+
+    Args:
+        uri: ``pulsar://host:port,host:port``, or ``pulsar+ssl://`` with TLS.
+        options: Options of the backend.
+    """
+
+    def __init__(self, uri: StreamerUri, options: PulsarOptions) -> None:
+        self.address = str(uri)
+        self.options = options
+        self._timeout_s = max(1, options.connect_timeout_ms // 1_000)
+        self._tls = options.tls_context(str(uri), TLS_PROTOCOL)
+        hosts = uri.hosts(PORT if self._tls is None else _TLS_PORT)
+        names = ",".join(f"{_host_text(host)}:{port}" for host, port in hosts)
+        self._service_url = f"{uri.protocol}://{names}"
+        host = _host_text(hosts[0][0])
+        by_itself = f"http://{host}:{_ADMIN_PORT}"
+        if self._tls is not None:
+            by_itself = f"https://{host}:{_ADMIN_TLS_PORT}"
+        self._admin_url = (options.admin_url or by_itself).rstrip("/")
+        self._client: Any = None
+
+    @property
+    def client(self) -> Any:
+        """The client of Pulsar; there once it is open."""
+        return self._client
+
+    def open(self) -> None:
+        """Reach the cluster once.
+
+        Raises:
+            StreamConnectError: nobody answers, or nobody of our name may come in.
+        """
+        options = self.options
+        words: dict[str, Any] = {}
+        if options.token is not None:
+            words["authentication"] = pulsar.AuthenticationToken(options.token)
+        elif options.cert_file is not None:
+            key_file = options.key_file or options.cert_file
+            words["authentication"] = pulsar.AuthenticationTLS(options.cert_file, key_file)
+        try:
+            self._client = pulsar.Client(
+                self._service_url,
+                operation_timeout_seconds=self._timeout_s,
+                connection_timeout_ms=options.connect_timeout_ms,
+                logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+                stats_interval_in_seconds=0,
+                tls_trust_certs_file_path=options.ca_file,
+                tls_validate_hostname=True,
+                **words,
+            )
+            self._client.get_topic_partitions(self._topic(_ASKED_KEY))
+        except (pulsar.PulsarException, ValueError, RuntimeError) as error:
+            self.close()
+            raise StreamConnectError(address=self.address, reason=reason_of(error)) from None
+
+    def close(self) -> None:
+        """Close the client; all that was made with it is closed by then."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                client.close()
+            except pulsar.PulsarException:
+                client.shutdown()  # The server is gone, and what was acknowledged it has.
+
+    def partitions(self, key: str, count: int = 0) -> list[str]:
+        """Return the topics of the shards: at least so many, made where that is allowed.
+
+        Raises:
+            StreamConnectError: it has fewer.
+        """
+        wanted = max(1, count)
+        names = self._partitions(key)
+        may_make = self.options.create == "if-missing"
+        if may_make and not self._is_partitioned(names) and not self._exists(key):
+            self._ask("PUT", f"{self._path(key)}/partitions", max(wanted, self.options.partitions))
+            names = self._partitions(key)
+        if may_make and self._is_partitioned(names) and len(names) < wanted:
+            self._ask("POST", f"{self._path(key)}/partitions", wanted)
+            names = self._partitions(key)
+        if len(names) < wanted:
+            raise PARTITIONS_MISSING(
+                address=self.address,
+                key=key,
+                found=len(names) if self._is_partitioned(names) else 0,
+                partitions=wanted,
+            )
+        return names
+
+    def last_id(self, topic: str) -> Any:
+        """Return the position of a topic's last message, or None if it is empty.
+
+        Only a consumer is told it, so that there is one for a moment.
+        """
+        name = f"bicycle-look-{system_random().getrandbits(64):016x}"
+        looking = self._client.subscribe(topic, name, receiver_queue_size=1)
+        try:
+            found = looking.get_last_message_id()
+        finally:
+            looking.unsubscribe()
+            looking.close()
+        return None if found.entry_id() < 0 else found
+
+    def require_deduplication(self, key: str) -> None:
+        """Require deduplication on the brokers.
+
+        Raises:
+            StreamUnsupportedError: deduplication is off, or nobody tells whether it is.
+        """
+        try:
+            namespace = self._ask("GET", f"namespaces/{self.options.namespace}/deduplication")
+            if namespace is None:  # The namespace has no word of its own.
+                settings = self._ask("GET", "brokers/configuration/runtime") or {}
+                namespace = settings.get("brokerDeduplicationEnabled") == "true"
+        except StreamConnectError as error:
+            raise DEDUPLICATION_OFF(address=self.address, key=key, reason=error.summary) from None
+        if not namespace:
+            reason = "deduplication is disabled in its namespace"
+            raise DEDUPLICATION_OFF(address=self.address, key=key, reason=reason)
+
+    def calling(self, call: Callable[[], T]) -> T:
+        """Return the answer of a call of the client.
+
+        Raises:
+            READ_FAILED: it has none.
+        """
+        try:
+            return call()
+        except pulsar.PulsarException as error:
+            raise READ_FAILED(address=self.address, reason=reason_of(error)) from None
+
+    def _topic(self, key: str) -> str:
+        return f"persistent://{self.options.namespace}/{key}"
+
+    def _path(self, key: str) -> str:
+        return f"persistent/{self.options.namespace}/{quote(key)}"
+
+    def _partitions(self, key: str) -> list[str]:
+        topic = self._topic(key)
+        names: list[str] = self.calling(lambda: self._client.get_topic_partitions(topic))
+        return names
+
+    @staticmethod
+    def _is_partitioned(names: list[str]) -> bool:
+        return len(names) > 1 or "-partition-" in names[0]
+
+    def _exists(self, key: str) -> bool:
+        topics = self._ask("GET", f"persistent/{self.options.namespace}") or []
+        return self._topic(key) in topics
+
+    def _ask(self, method: str, path: str, data: object = None) -> Any:
+        """Return the response of the administration; a conflict counts as success."""
+        url = f"{self._admin_url}/admin/v2/{path}"
+        headers = {"Content-Type": "application/json"}
+        if self.options.token is not None:
+            headers["Authorization"] = f"Bearer {self.options.token}"
+        body = None if data is None else json.dumps(data).encode()
+        try:
+            request = Request(url, data=body, headers=headers, method=method)
+            with urlopen(request, timeout=self._timeout_s, context=self._tls) as answer:
+                text = answer.read()
+            return json.loads(text) if text else None
+        except HTTPError as error:
+            if error.code == _CONFLICT:
+                return None
+            reason = f"{error.code} {error.reason}"
+        except (URLError, OSError, ValueError) as error:
+            reason = str(getattr(error, "reason", error))
+        raise ADMIN_UNREACHABLE(address=self.address, url=self._admin_url, reason=reason)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the client's message of an error."""
+    return str(error).removeprefix("Pulsar error: ") or type(error).__name__
+
+
+def _host_text(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,48 @@
+"""Options of the Pulsar backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_sdk.options import option
+from bicycle_streams.options import StreamerOptions, TlsOptions
+
+__all__ = ["PulsarClusterOptions", "PulsarOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PulsarClusterOptions(TlsOptions):
+    """The location of a cluster's topics, for programs and for jobs."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
+
+    namespace: str = option("public/default", doc="Tenant and namespace of the topics.")
+    admin_url: str | None = option(
+        None,
+        doc=(
+            "URL of the admin API, such as http://host:8080; default: port 8080 of the first "
+            "node, or 8443 with TLS."
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarOptions(StreamerOptions, PulsarClusterOptions):
+    """The options of a Pulsar cluster's streamer."""
+
+    create: Literal["never", "if-missing"] = option(
+        "never",
+        doc=(
+            "Whether to create a missing topic with partitions, and to add missing partitions; "
+            "brokers may create topics without partitions automatically."
+        ),
+    )
+    partitions: int = option(1, low=1, high=10_000, doc="Number of partitions of a new topic.")
+    token: str | None = option(None, doc="Token for the login.")
+    compression: Literal["none", "lz4", "zlib", "zstd", "snappy"] = option(
+        "none", doc="Compression of messages."
+    )
+    delivery_timeout_ms: int = option(
+        30_000, low=1, high=3_600_000, doc="Time after which sending a message fails."
+    )

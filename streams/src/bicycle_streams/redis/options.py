@@ -1,0 +1,86 @@
+"""Options of the Redis backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_sdk.options import option
+from bicycle_streams.options import StreamerOptions, TlsOptions
+from bicycle_streams.redis.ids import Timestamps
+
+__all__ = ["AutoCommit", "RedisOptions", "RedisServerOptions"]
+
+AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisServerOptions(TlsOptions):
+    """The address of a server, and the form of its entries, for programs and jobs."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
+
+    db: int = option(0, low=0, high=65_535, doc="Number of the Redis database.")
+    username: str | None = option(None, doc="User name, if the server has users.")
+    timestamps: Timestamps = option(
+        "ms", doc="Unit of the times in ids: milliseconds (ms), or nanoseconds (ns)."
+    )
+    message_field: str = option("msg", doc="Field of an entry that contains the payload.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisOptions(StreamerOptions, RedisServerOptions):
+    """The options of a Redis server's streamer."""
+
+    password: str | None = option(None, doc="Password of the user, or of the server.")
+    verify_certificate: bool = option(
+        True, doc="Whether rediss:// rejects a server whose certificate cannot be verified."
+    )
+    max_length: int | None = option(
+        None, low=1, doc="Approximate number of messages that a stream keeps; all of them if unset."
+    )
+    auto_commit: AutoCommit = option(
+        "disabled",
+        doc=(
+            "When a message counts as processed: by ack and commit, by ack alone (rolling), after "
+            "a delay (delayed), or on delivery (immediate)."
+        ),
+    )
+    auto_commit_delay_ms: int = option(
+        5_000, low=1, high=3_600_000, doc="Delay after delivery, with auto_commit=delayed."
+    )
+    make_stream: bool = option(
+        True, doc="Whether a consumer with a group creates a missing stream."
+    )
+    consumer_id: str | None = option(
+        None,
+        doc=(
+            "Name of a consumer in its group; after a restart it receives its unacknowledged "
+            "messages."
+        ),
+    )
+    claim_idle_ms: int = option(
+        60_000, low=1, high=86_400_000,
+        doc=(
+            "Time after which unacknowledged messages of a silent member are moved to other "
+            "members."
+        ),
+    )  # fmt: skip
+    claim_interval_ms: int = option(
+        30_000,
+        low=1,
+        high=86_400_000,
+        doc="Interval at which a member checks for unacknowledged messages of others.",
+    )
+    batch_messages: int = option(
+        1_000, low=1, high=100_000, doc="Maximum number of messages that are read or sent at once."
+    )
+    block_ms: int = option(
+        1_000, low=1, high=60_000, doc="Time that the server waits before an empty response."
+    )
+    shard_scan_interval_ms: int = option(
+        10_000, low=10, high=3_600_000, doc="Interval at which a consumer checks for new shards."
+    )
+    retry_timeout_ms: int = option(
+        60_000, low=0, high=3_600_000, doc="Time for which a lost connection is retried."
+    )

@@ -1,0 +1,60 @@
+"""The former import path of the toolkit works and warns; the toolkit does not need the runtime."""
+
+import subprocess
+import sys
+
+import pytest
+
+OLD_AND_NEW = """
+import warnings
+with warnings.catch_warnings(record=True) as raised:
+    warnings.simplefilter("always")
+    from bicycle_runtime.streams import connect
+    import bicycle_runtime.streams.file.options as old
+    from bicycle_runtime.streams.tools.rates import Figures
+import bicycle_streams.file.options as new
+import bicycle_streams.tools.rates, bicycle_streams
+assert old is new
+assert Figures is bicycle_streams.tools.rates.Figures
+assert connect is bicycle_streams.connect
+[warning] = raised
+assert warning.category is DeprecationWarning
+print(warning.filename, warning.message)
+"""
+ALONE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        assert not name.startswith(("bicycle_runtime", "pyspark", "numpy")), name
+sys.meta_path.insert(0, Refuse())
+import importlib, pkgutil, bicycle_streams
+for info in pkgutil.walk_packages(bicycle_streams.__path__, prefix="bicycle_streams."):
+    importlib.import_module(info.name)
+print("all imported")
+"""
+
+
+def output_of(code: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_former_path_gives_the_same_modules_and_warns_once():
+    assert (
+        output_of(OLD_AND_NEW)
+        == "<string> bicycle_runtime.streams is deprecated: import bicycle_streams"
+    )
+
+
+def test_a_module_that_never_was_is_not_found_under_the_former_path():
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import bicycle_runtime.streams.nothing"
+    )
+    with pytest.raises(AssertionError, match=r"No module named 'bicycle_streams\.nothing'"):
+        output_of(code)
+
+
+def test_the_toolkit_is_imported_without_runtime_and_spark():
+    assert output_of(ALONE) == "all imported"
