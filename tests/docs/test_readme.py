@@ -68,10 +68,10 @@ def test_the_picture_shows_the_result_of_the_demo():
     assert demo.summary(counts) in picture
 
 
-def test_the_pace_names_the_lowest_judged_ratios():
+def test_the_section_on_throughput_names_the_lowest_judged_ratios():
     pictures = load("tools/pictures.py")
     benchmarks = (DOCS / "benchmarks.md").read_text("utf-8")
-    pace = " ".join(README.partition("### Pace")[2].partition("###")[0].split())
+    pace = " ".join(README.partition("### Throughput")[2].partition("###")[0].split())
     by_label = {ratio.label: ratio.value for ratio in pictures.ratios(benchmarks)}
 
     assert f"{by_label['word count ÷ Bytewax']:.1f} times as fast as in Bytewax" in pace
