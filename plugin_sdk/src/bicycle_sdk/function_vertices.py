@@ -223,7 +223,7 @@ def timestamps_vertex(
 ) -> VertexDraft:
     """Return the vertex that assigns event times to records and emits watermarks.
 
-    A function alone is a strategy with the default bound on disorder.
+    A function alone is a strategy with the default out-of-orderness bound.
     """
     # Slow on the start path: only jobs with event time need it.
     from bicycle_sdk.time import WatermarkStrategy

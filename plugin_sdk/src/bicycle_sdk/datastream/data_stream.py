@@ -187,20 +187,21 @@ class DataStream(Connecting[T]):
     def in_event_time_order(self) -> Self:
         """Call the preceding keyed function with records and timers in event-time order.
 
-        Records wait in the state of their key until the watermark has reached them. Then each key
-        has its records and event-time timers one after the other by time, a timer at T behind the
-        records at T. So its results are the same for every length of epochs, parallelism, replay
-        and order within the bound on disorder. Of equal times, records of the first input come
-        first, then records in the order of arrival. ``ctx.current_watermark()`` is 1 ms before the
-        current record, and the time of the timer in ``on_timer``. A record behind the watermark is
-        not dropped: it is processed at once, with a ``ctx.timestamp`` that is not after the
-        watermark.
+        Each record waits in the state of its key until the watermark reaches it. Then each key
+        processes its records and its event-time timers in order of time; a timer at T fires after
+        the records at T. So the results do not depend on the length of epochs, the parallelism or a
+        replay, nor on the order of records within the out-of-orderness bound. Records with equal
+        times are processed in this order: first input before second input, then by arrival.
+        ``ctx.current_watermark()`` is 1 ms before the current record; in ``on_timer`` it is the
+        time of the timer. A late record is not dropped: it is processed at once, with a
+        ``ctx.timestamp`` at or before the watermark.
 
-        Results come later by the bound on disorder. It goes with ``process_fn``, ``process`` of a
-        rich function and ``connect(…).process`` on keyed streams, and with ``table_join``.
+        Results are delayed by the out-of-orderness bound. The method is available after
+        ``process_fn``, ``process`` of a rich function and ``connect(…).process`` on keyed streams,
+        and after ``table_join``.
 
         Raises:
-            StreamDefinitionError: the call before adds no such function.
+            StreamDefinitionError: the preceding call does not add such a function.
 
         Example:
             >>> from bicycle_sdk import KeyedProcessFunction, StreamEnvironment

@@ -268,7 +268,7 @@ class Transforms(Stream[T]):
 
         Args:
             strategy: A ``WatermarkStrategy``, or a function from a record to its time (ms since
-                1970 or a datetime with time zone), which allows for 5 s of disorder.
+                1970 or a datetime with time zone), with an out-of-orderness bound of 5 s.
         """
         return self._then(timestamps_vertex(strategy, record_type=self._record_type()))
 
