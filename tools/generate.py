@@ -26,6 +26,7 @@ import bicycle_sdk
 import bicycle_streams
 from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
+from bicycle_runtime.cli import main as main_command
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
@@ -114,15 +115,12 @@ def renewed() -> dict[Path, str]:
 
 def operation_commands() -> str:
     """Return the module with the commands of operations, which the help reads without the rows."""
-    rows = [f'    "{name}": "{summary}",' for name, summary in OPERATION_COMMANDS.items()]
-    head = '"""Commands of operations with summaries, written by ``tools/generate.py``."""'
-    return "\n".join(
-        [
-            head, "", "from __future__ import annotations", "",
-            '__all__ = ["OPERATION_COMMANDS"]', "",
-            "OPERATION_COMMANDS: dict[str, str] = {", *rows, "}", "",
-        ]
-    )  # fmt: skip
+    rows = "".join(f'    "{name}": "{text}",\n' for name, text in OPERATION_COMMANDS.items())
+    return (
+        '"""Commands of operations with summaries, written by ``tools/generate.py``."""\n\n'
+        'from __future__ import annotations\n\n__all__ = ["OPERATION_COMMANDS"]\n\n'
+        f"OPERATION_COMMANDS: dict[str, str] = {{\n{rows}}}\n"
+    )
 
 
 def pictures() -> dict[Path, str]:
@@ -236,16 +234,12 @@ def options_classes() -> list[type[Any]]:
 
 def cli_reference() -> str:
     """Return an entry for each command of ``bicycle``."""
-    root = command_tree()
-    return command_reference(root) if root is not None else ""
+    return command_reference(command_tree())
 
 
-def command_tree() -> click.Command | None:
-    """Return the root command, or None while the runtime has no command line."""
-    if importlib.util.find_spec("bicycle_runtime.cli") is None:
-        return None
-    main_command = getattr(importlib.import_module("bicycle_runtime.cli"), "main", None)
-    return main_command if isinstance(main_command, click.Command) else None
+def command_tree() -> click.Command:
+    """Return the root command."""
+    return main_command
 
 
 def command_reference(root: click.Command) -> str:
