@@ -48,6 +48,15 @@ class FeedProcess:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
 
+    def pause(self) -> None:
+        """Stop the process: the system accepts connections, and nobody answers them."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)

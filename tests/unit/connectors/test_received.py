@@ -217,9 +217,11 @@ def epoch(source, budget=PLENTY):
 
 def test_a_server_that_was_not_reached_yet_makes_nothing_idle(feed, tmp_path):
     source = source_of(feed)
+    feed.pause()
     source.start(services_in(tmp_path, clock=SystemClock()), {}, {})
     try:
         assert not source.poll().is_reachable
+        feed.resume()
         until(lambda: source.poll().is_reachable, "the connection")
     finally:
         source.stop()
