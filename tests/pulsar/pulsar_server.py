@@ -21,8 +21,10 @@ import sys
 import tempfile
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import TypeAlias
 
 from bicycle_runtime.base.java import log4j_settings
 from bicycle_runtime.base.processes import start_ticks
@@ -85,8 +87,16 @@ def _base64(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
+# What one connection does with bytes: returns those to pass on now, by whether a client sent them.
+Fault: TypeAlias = Callable[[bytes, bool], bytes]
+
+
 class Proxy(ThreadingTCPServer):
-    """Passes connections on to a port, until they are broken."""
+    """Passes connections on to a port, until they are broken.
+
+    Attributes:
+        new_fault: Makes the fault of each new connection.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -94,6 +104,7 @@ class Proxy(ThreadingTCPServer):
     def __init__(self, port: int, target: int) -> None:
         super().__init__((HOST, port), _Passing)
         self.target = target
+        self.new_fault: Callable[[], Fault] = lambda: lambda data, _: data
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -108,13 +119,14 @@ class Proxy(ThreadingTCPServer):
         with self._lock:
             self._pairs.add(pair)
         others = {near: far, far: near}
+        fault = self.new_fault()
         try:
             while True:
                 for side in select.select(pair, [], [])[0]:
                     data = side.recv(_BLOCK)
                     if not data:
                         return
-                    others[side].sendall(data)
+                    others[side].sendall(fault(data, side is near))
         except (OSError, ValueError):
             return  # It was broken.
         finally:
@@ -265,6 +277,10 @@ class PulsarServer:
     def break_connections(self) -> None:
         """Close the connections of all clients."""
         self._proxy.break_connections()
+
+    def set_fault(self, new_fault: Callable[[], Fault]) -> None:
+        """Give each new connection a fault of its own."""
+        self._proxy.new_fault = new_fault
 
     def remove(self) -> None:
         self.kill()

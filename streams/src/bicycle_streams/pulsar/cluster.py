@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
@@ -133,14 +135,74 @@ class Cluster:
 
         Only a consumer is told it, so that there is one for a moment.
         """
-        name = f"bicycle-look-{system_random().getrandbits(64):016x}"
-        looking = self._client.subscribe(topic, name, receiver_queue_size=1)
-        try:
+        with self.temporary_consumer(topic) as looking:
             found = looking.get_last_message_id()
-        finally:
-            looking.unsubscribe()
-            looking.close()
         return None if found.entry_id() < 0 else found
+
+    @contextmanager
+    def temporary_consumer(self, topic: str, time_ms: int | None = None) -> Iterator[Any]:
+        """Yield the consumer of a temporary group, which begins at a publish time."""
+        name = f"bicycle-look-{system_random().getrandbits(64):016x}"
+        try:
+            consumer = self.subscribe(topic, name, position=time_ms)
+        except pulsar.PulsarException:
+            with suppress(pulsar.PulsarException):  # A group that remains retains messages.
+                self.subscribe(topic, name).unsubscribe()
+            raise
+        try:
+            yield consumer
+        finally:
+            consumer.unsubscribe()
+            consumer.close()
+
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        position: Any = None,
+        receiver_queue_size: int = 1,
+        **words: Any,
+    ) -> Any:
+        """Return a member of a group, which moves first if a position is given.
+
+        A client that has moved its group is closed, and another one reads. The messages that
+        the broker sent to it before, during and after the move are lost with it.
+
+        Args:
+            topic: The topic of one shard.
+            group: The name of the subscription.
+            position: A message id, or a time in ms since the epoch.
+            receiver_queue_size: Messages that the client fetches ahead.
+            words: Further settings of the client.
+
+        Raises:
+            pulsar.ConsumerBusy: another member has the group for itself.
+        """
+        words |= {"batch_index_ack_enabled": True, "start_message_id_inclusive": True}
+
+        def join(size: int) -> Any:
+            return self._client.subscribe(topic, group, receiver_queue_size=size, **words)
+
+        if position is None:
+            return join(receiver_queue_size)
+        mover = join(1)
+        try:
+            # Brokers refuse it while they still begin the subscription.
+            self._retry(lambda: mover.seek(position), pulsar.BrokerMetadataError)
+        finally:
+            mover.close()
+        return self._retry(lambda: join(receiver_queue_size), pulsar.ConsumerBusy)
+
+    def _retry(self, call: Callable[[], T], passing: type[pulsar.PulsarException]) -> T:
+        """Repeat a call that raises a passing error, up to the connect timeout."""
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call()
+            except passing:
+                if time.monotonic() > deadline_s:
+                    raise
 
     def require_deduplication(self, key: str) -> None:
         """Require deduplication on the brokers.

@@ -3,15 +3,22 @@
 A shard is a topic, read by a reader, which belongs to nobody but this process, or by a
 subscription, which the cluster keeps. Both begin at an entry, which may hold many messages, so that
 those before the wanted one are dropped here.
+
+A client that seeks may get the broker's response before or after its subscription was reopened. It
+then drops the first messages, or keeps old messages (apache/pulsar issue 10671). So nothing is read
+through a client after a seek: a separate client moves the subscription, and a reader starts at an
+entry.
 """
 
 from __future__ import annotations
 
-import time
+import contextlib
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeAlias
 
 import pulsar
 
+from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_streams.addresses import WILDCARD, StreamKey
 from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsupportedError
@@ -29,7 +36,10 @@ __all__ = ["PulsarConsumer"]
 
 Stream: TypeAlias = tuple[StreamKey, int]
 _FIRST_MS = 5_000  # A message of which the client knows comes at once.
+_FIND_TRIES = 3
+_KINDS, _EDGES = pulsar.ConsumerType, pulsar.InitialPosition
 _WAIT_MS, _TURN_MS = 100, 5  # For one shard, and for one of several.
+_SILENCE_S, _SILENCE_S_MAX = 10.0, 300.0
 
 
 class PulsarConsumer(ThreadConsumer):
@@ -37,15 +47,18 @@ class PulsarConsumer(ThreadConsumer):
 
     client_error: ClassVar[type[Exception]] = pulsar.PulsarException
 
-    def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
+    def __init__(self, cluster: Cluster, subscription: Subscription, clock: Clock) -> None:
         super().__init__(cluster.address, subscription, cluster.options)
         self._cluster = cluster
+        self._clock = clock
         self._shards: dict[Stream, _Shard] = {}
         self._done: dict[Stream, list[int]] = {}  # Acknowledged, and not yet told.
         self._turn = 0
 
     @classmethod
-    async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
+    async def open(
+        cls, cluster: Cluster, subscription: Subscription, *, clock: Clock | None = None
+    ) -> Self:
         """Return a consumer whose position is fixed."""
         if WILDCARD in subscription.keys:
             raise _cannot(
@@ -54,7 +67,7 @@ class PulsarConsumer(ThreadConsumer):
         if not subscription.is_live and subscription.mode != "real-time":
             reason = "the position of a group is unknown, so its end cannot be detected"
             raise _cannot(cluster, "end where a stream ends in a group", reason)
-        return await cls(cluster, subscription)._start()
+        return await cls(cluster, subscription, clock or SystemClock())._start()
 
     def _error_of(self, error: pulsar.PulsarException) -> StreamError:
         return READ_FAILED(address=self.address, reason=reason_of(error))
@@ -62,11 +75,16 @@ class PulsarConsumer(ThreadConsumer):
     def _begin(self) -> None:
         position = BEGINNING if self.subscription.start == "earliest" else END
         for stream, topic in self._topics().items():
-            shard = self._shards[stream] = _Shard(self._cluster, stream, topic)
+            shard = self._shards[stream] = self._shard(stream, topic)
             if self._keeps:
-                shard.subscribe(self.subscription)
+                shard.subscribe()
             else:
                 shard.read_from(position)
+
+    def _shard(self, stream: Stream, topic: str) -> _Shard:
+        return _Shard(
+            self._cluster, stream, topic, subscription=self.subscription, clock=self._clock
+        )
 
     def _topics(self) -> dict[Stream, str]:
         return {
@@ -90,7 +108,7 @@ class PulsarConsumer(ThreadConsumer):
 
     def _move_client(self, target: SeqPos | int) -> bool:
         wanted = {
-            stream: self._shards.get(stream) or _Shard(self._cluster, stream, topic)
+            stream: self._shards.get(stream) or self._shard(stream, topic)
             for stream, topic in self._topics().items()
             if not self._assigned or stream in self._assigned
         }
@@ -110,9 +128,7 @@ class PulsarConsumer(ThreadConsumer):
         for stream in self._shards.keys() - wanted.keys():
             self._shards[stream].close()
         for stream, shard in wanted.items():
-            if self._keeps and stream not in self._shards:
-                shard.subscribe(self.subscription)
-            shard.move(targets[stream])
+            shard.move(targets[stream], keeps=self._keeps)
         self._shards = wanted
         return True
 
@@ -168,116 +184,143 @@ class _Shard:
         cluster: Where it is.
         stream: Its key, and its number.
         topic: Its name in Pulsar.
+        subscription: The parameters of the consumer.
+        clock: The clock that measures silence.
     """
 
-    def __init__(self, cluster: Cluster, stream: tuple[StreamKey, int], topic: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        stream: tuple[StreamKey, int],
+        topic: str,
+        *,
+        subscription: Subscription,
+        clock: Clock,
+    ) -> None:
         self.stream = stream
         self._cluster = cluster
         self._topic = topic
+        self._subscription = subscription
+        self._clock = clock
         self._reader: Any = None
         self._subscribed: Any = None
         self._first = 0  # Messages before this sequence are dropped.
-        self._shares = False
+        self._keeps = self._shares = False
+        self._heard_s, self._patience_s = clock.monotonic(), _SILENCE_S
         # Of messages that were given and are not done: what the client asks for to acknowledge.
         self.given: dict[int, Any] = {}
 
     def read_from(self, position: SeqPos) -> None:
         """Read without a group from a position on, or from the next message."""
         self.close()
-        self._reader = self._reader_at(position)
+        self._keeps = self._shares = False
         self._first = position.sequence if isinstance(position, At) else 0
+        last_id = None
+        if position is END and (last := self._last()) is not None:
+            last_id, self._first = last[0], last[1] + 1
+        # A reader of what comes forgets its position when a connection is lost.
+        self._reader = self._reader_at(self._first, last_id)
 
-    def _reader_at(self, position: SeqPos) -> Any:
-        begin, is_inclusive = pulsar.MessageId.earliest, True
-        if isinstance(position, At):
-            begin = id_of(position.sequence)
-        elif position is END and (last_id := self._cluster.last_id(self._topic)) is not None:
-            # By its place, since a reader of what comes forgets it when a connection is lost.
-            begin, is_inclusive = last_id, False
+    def _reader_at(self, sequence: int, last_id: Any = None) -> Any:
+        """Return a reader of the messages after an id, or from the entry of a sequence on."""
+        begin = last_id
+        if begin is None:
+            begin = id_of(sequence) if sequence else pulsar.MessageId.earliest
         return self._cluster.client.create_reader(
             self._topic,
             begin,
             receiver_queue_size=self._cluster.options.prefetch_messages,
-            start_message_id_inclusive=is_inclusive,
+            start_message_id_inclusive=last_id is None,
         )
 
-    def subscribe(self, subscription: Subscription) -> None:
-        """Read as a member of a group, from its position; a new group has a start option.
+    def _last(self) -> tuple[Any, int] | None:
+        """Return the id and the sequence of the last message that the broker has, or None.
+
+        Raises:
+            POSITION_UNUSABLE: the id cannot be converted.
+        """
+        if (last_id := self._cluster.last_id(self._topic)) is None:
+            return None
+        try:
+            return last_id, sequence_of(last_id)
+        except ValueError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: ValueError) -> StreamError:
+        return POSITION_UNUSABLE(address=self._cluster.address, id=str(error), key=self.stream[0])
+
+    def subscribe(self, position: Any = None) -> None:
+        """Read as a member of a group, from its position.
+
+        Args:
+            position: Where the group moves first, if anywhere.
 
         Raises:
             GROUP_IN_USE: somebody else has the group for itself.
         """
         self.close()
-        self._first = 0
-        self._shares = subscription.mode == "load-balanced"
-        is_early = subscription.start == "earliest"
-        begin = pulsar.InitialPosition.Earliest if is_early else pulsar.InitialPosition.Latest
-        kinds = pulsar.ConsumerType
+        wanted = self._subscription
+        self._keeps, self._shares = True, wanted.mode == "load-balanced"
         try:
-            self._subscribed = self._cluster.client.subscribe(
+            self._subscribed = self._cluster.subscribe(
                 self._topic,
-                subscription.position_name,
-                consumer_type=kinds.Shared if self._shares else kinds.Exclusive,
-                initial_position=begin,
+                wanted.position_name,
+                position=position,
+                consumer_type=_KINDS.Shared if self._shares else _KINDS.Exclusive,
+                initial_position=_EDGES.Earliest if wanted.start == "earliest" else _EDGES.Latest,
                 receiver_queue_size=self._cluster.options.prefetch_messages,
-                batch_index_ack_enabled=True,
-                start_message_id_inclusive=True,
             )
         except pulsar.ConsumerBusy:
             raise GROUP_IN_USE(
-                address=self._cluster.address, group=subscription.position_name, key=self.stream[0]
+                address=self._cluster.address, group=wanted.position_name, key=self.stream[0]
             ) from None
 
-    def find(self, target: SeqPos | int) -> int | None:
+    def find(self, target: At | int) -> int | None:
         """Return the sequence of the first message from a position or time on, or None.
 
         The cluster finds times by when messages were sent, which is no earlier than their times.
+
+        Raises:
+            pulsar.Timeout: the broker has such a message, and sent it to none of the clients.
         """
-        probe = self._reader_at(target if isinstance(target, At) else BEGINNING)
-        try:
-            if isinstance(target, int):
-                self._seek_time(probe, target)
-            while probe.has_message_available():
-                found = probe.read_next(_FIRST_MS)
-                sequence = sequence_of(found.message_id())
-                is_wanted = (
-                    time_of(found) >= target
-                    if isinstance(target, int)
-                    else not isinstance(target, At) or sequence >= target.sequence
-                )
-                if is_wanted:
-                    return sequence
+        for _ in range(_FIND_TRIES - 1):
+            with contextlib.suppress(pulsar.Timeout):
+                return self._find(target)
+        return self._find(target)
+
+    def _find(self, target: At | int) -> int | None:
+        if (found := self._last()) is None:
             return None
-        finally:
-            probe.close()
+        _, last = found
+        if not isinstance(target, int):
+            first = target.sequence
+            if first > last:
+                return None
+            with contextlib.closing(self._reader_at(first)) as probe:
+                return _first_of(probe.read_next, lambda sequence, _: sequence >= first, last)
+        with contextlib.closing(self._reader_at(last)) as probe:
+            if probe.read_next(_FIRST_MS).publish_timestamp() < target:
+                return None
+        with self._cluster.temporary_consumer(self._topic, target) as probe:
+            return _first_of(probe.receive, lambda _, time_ms: time_ms >= target, last)
 
-    def _seek_time(self, probe: Any, timestamp_ms: int) -> None:
-        """Move a reader to a time; brokers refuse it while they still begin the reader."""
-        deadline = time.monotonic() + self._cluster.options.connect_timeout_ms / 1_000
-        while True:
-            try:
-                probe.seek(timestamp_ms)
-                return
-            except pulsar.BrokerMetadataError:
-                if time.monotonic() > deadline:
-                    raise
-
-    def move(self, position: SeqPos) -> None:
-        """Go to a position, as reader or as subscription."""
+    def move(self, position: SeqPos, *, keeps: bool) -> None:
+        """Go to a position, as reader or as the only member of a group."""
         self.given.clear()
-        if self._subscribed is None:
+        if not keeps:
             self.read_from(position)
             return
         self._first = position.sequence if isinstance(position, At) else 0
         edge = pulsar.MessageId.earliest if position is BEGINNING else pulsar.MessageId.latest
-        self._subscribed.seek(id_of(self._first) if isinstance(position, At) else edge)
+        self.subscribe(id_of(self._first) if isinstance(position, At) else edge)
 
     def take(self, count_max: int, wait_ms: int) -> list[Message | StreamError]:
         """Return messages that are there; waits so long for the first."""
         key, shard_id = self.stream
+        if self._reader is None and self._subscribed is None:  # An earlier renewal failed.
+            self._open()
         receive = self._subscribed.receive if self._reader is None else self._reader.read_next
         items: list[Message | StreamError] = []
-        keeps = self._subscribed is not None
         try:
             while len(items) < count_max:
                 found = receive(0 if items else wait_ms)
@@ -285,12 +328,10 @@ class _Shard:
                 try:
                     sequence = sequence_of(message_id)
                 except ValueError as error:
-                    items.append(
-                        POSITION_UNUSABLE(address=self._cluster.address, id=str(error), key=key)
-                    )
+                    items.append(self._unusable(error))
                     continue
                 is_again = sequence < self._first or sequence in self.given
-                if keeps:
+                if self._keeps:
                     self.given[sequence] = message_id
                 if is_again:  # A connection was lost: what was not told to be done comes again.
                     continue
@@ -298,9 +339,33 @@ class _Shard:
                     self._first = sequence + 1
                 head = (key, shard_id, sequence, time_of(found))
                 items.append(Message(*head, found.data() or b"", *_head_of(found)))
-        except pulsar.Timeout:
-            return items  # There are no more.
+        except pulsar.Timeout:  # There are no more.
+            if not items:
+                self._renew_if_deaf()
+                return items
+        self._heard_s, self._patience_s = self._clock.monotonic(), _SILENCE_S
         return items
+
+    def _renew_if_deaf(self) -> None:
+        """Replace the client if it gets nothing and the broker has later messages.
+
+        The silence of a member of a load-balanced group proves nothing: other members may have
+        received the messages.
+        """
+        if self._shares or self._clock.monotonic() - self._heard_s < self._patience_s:
+            return
+        with contextlib.suppress(pulsar.PulsarException):  # The client reconnects by itself.
+            if (last := self._last()) is not None and last[1] >= self._first:
+                self._open()
+        self._heard_s = self._clock.monotonic()
+        self._patience_s = min(2 * self._patience_s, _SILENCE_S_MAX)
+
+    def _open(self) -> None:
+        """Read from the position on with a new client."""
+        if self._keeps:
+            self.subscribe()
+        else:
+            self.read_from(At(self._first))
 
     def is_at_end(self) -> bool:
         """Return whether a reader has read all messages."""
@@ -326,6 +391,19 @@ class _Shard:
                 each.close()
             except pulsar.PulsarException:
                 continue  # The server is gone, and notices it by itself.
+
+
+def _first_of(
+    receive: Callable[[int], Any], is_wanted: Callable[[int, int], bool], last: int
+) -> int | None:
+    """Return the sequence of the first wanted message; None after the last one."""
+    while True:
+        found = receive(_FIRST_MS)
+        sequence = sequence_of(found.message_id())
+        if is_wanted(sequence, time_of(found)):
+            return sequence
+        if sequence >= last:
+            return None
 
 
 def _head_of(found: Any) -> tuple[bytes | None, Headers]:
