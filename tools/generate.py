@@ -108,8 +108,8 @@ def renewed() -> dict[Path, str]:
     )
     pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md"]
     files = {file: fill(_read(file)) for file in pages}
-    summary = _beside_benchmarks("report_summary")
-    files[BENCHMARKS] = summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))
+    summary, age = map(_beside_benchmarks, ("report_summary", "report_age"))
+    files[BENCHMARKS] = summary.with_summary(age.with_ages(_read(BENCHMARKS)))
     return files | pictures() | {OPERATIONS_FILE: operation_commands()}
 
 
@@ -134,11 +134,6 @@ def pictures() -> dict[Path, str]:
         images / "demo.svg": draw.terminal(shown),
         images / "pace.svg": draw.chart(draw.ratios(_read(BENCHMARKS))),
     }
-
-
-def report_age() -> ModuleType:
-    """Return the module that knows the age of reports."""
-    return _beside_benchmarks("report_age")
 
 
 def _beside_benchmarks(name: str) -> ModuleType:
@@ -313,7 +308,8 @@ def troubleshooting_reference() -> str:
         anchor = _heading(entry).lower().replace(" ", "-")
         link = f"[{entry.code}](errors.md#{anchor})"
         row = f"| {link} | {_text(entry.message)} | {_text(entry.fix)} |"
-        by_exit_code.setdefault(_exit_code(entry), []).append(row)
+        exit_code = exit_code_of(entry(**dict.fromkeys(entry.fact_names(), "")))
+        by_exit_code.setdefault(exit_code, []).append(row)
     lines: list[str] = []
     for exit_code, rows in sorted(by_exit_code.items()):
         meaning = MEANINGS[exit_code]
@@ -451,10 +447,6 @@ def _parameter_row(option: click.Option) -> str:
     has_default = isinstance(option.default, (str, int, float)) and option.default is not False
     default = "required" if option.required else f"`{option.default}`" if has_default else ""
     return f"| {names} | {default} | {_cell(option.help or '')} |"
-
-
-def _exit_code(entry: ErrorEntry) -> int:
-    return exit_code_of(entry(**dict.fromkeys(entry.fact_names(), "")))
 
 
 def _heading(entry: ErrorEntry) -> str:
