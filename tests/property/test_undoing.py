@@ -2,18 +2,14 @@
 
 import copy
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.state.disk.dicts import DiskDict
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.memory.undoing import (
-    UndoNamedDict,
-    UndoTimers,
-    UndoTouchTrackedDict,
-    UndoTrackedDict,
-    undoing_entries,
-)
+from bicycle_runtime.state.memory.tracked import Tracking, tracked_dict
+from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_entries
 from bicycle_runtime.state.undo import Attempts, begin_attempt, undo
 from bicycle_sdk.state import (
     ListStateDescriptor,
@@ -23,6 +19,8 @@ from bicycle_sdk.state import (
 )
 from bicycle_sdk.state.handles import make_handle
 from bicycle_sdk.state.timers import TimerQueue
+from tests.examples import examples
+from tests.unit.state.disk_workers import BLANK, Worker
 
 PARTS = st.integers(0, 3)
 TTL = StateTtl(5, update="on_access")
@@ -66,7 +64,7 @@ def change(entries, step):  # noqa: PLR0912  # one branch for each way to change
                 del entries[key]
         case "pop":
             entries.pop(key, []).append(number)
-        case "last":
+        case "popitem":
             if entries:
                 entries.popitem()[1].append(number)
         case "default":
@@ -84,9 +82,12 @@ def change(entries, step):  # noqa: PLR0912  # one branch for each way to change
             entries.clear()
 
 
-@given(st.sampled_from([UndoTouchTrackedDict, UndoNamedDict]), DICT_STEPS, DICT_STEPS)
-def test_a_dict_of_lists_is_as_it_was(kind, before, attempt):
-    entries, model = kind(), {}
+NAMED_VALUES = Tracking(undoes=True, copies=True)
+
+
+@given(st.sampled_from([Tracking(touches=True).undoing(), NAMED_VALUES]), DICT_STEPS, DICT_STEPS)
+def test_a_dict_of_lists_is_as_it_was(tracking, before, attempt):
+    entries, model = tracked_dict({}, tracking), {}
     for step in before:
         change(entries, step)
         change(model, step)
@@ -99,12 +100,43 @@ def test_a_dict_of_lists_is_as_it_was(kind, before, attempt):
     assert {k for k, v in entries.touched.items() if k in model} >= set(model)
 
 
+@settings(max_examples=examples(20), deadline=None)
+@given(DICT_STEPS, DICT_STEPS, DICT_STEPS)
+def test_a_dict_on_disk_is_as_it_was(tmp_path_factory, sealed_steps, before, attempt):
+    worker = Worker(tmp_path_factory.mktemp("state"), cache_entries=2)
+    worker.tables.undoes = True
+    model = {}
+
+    def write(function):
+        for step in sealed_steps:
+            change(function(0).lists, step)
+            change(model, step)
+
+    sealed = worker.epoch(BLANK, 1, write)
+    worker.store.close()
+    lists = worker.store.at(sealed).group(0).instance.lists
+    assert isinstance(lists, DiskDict)
+    for step in before:
+        change(lists, step)
+        change(model, step)
+    log = begin_attempt()
+    for step in attempt:
+        change(lists, step)
+    undo(log)
+
+    assert lists == model
+    sealed = worker.store.commit(sealed, epoch=2, attempt="a", is_interval_over=False)
+    worker.store.close()
+    assert worker.store.at(sealed).group(0).instance.lists == model
+    worker.store.close()
+
+
 @given(
     st.dictionaries(PARTS, st.integers()),
     st.lists(st.tuples(st.sampled_from(["set", "pop", "clear", "update"]), PARTS, st.integers())),
 )
 def test_a_dict_of_numbers_is_as_it_was(before, attempt):
-    entries = UndoTrackedDict(before)
+    entries = tracked_dict(before, Tracking().undoing())
     log = begin_attempt()
     for action, key, number in attempt:
         match action:

@@ -10,7 +10,7 @@ from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
 from bicycle_runtime.state.memory.tables import DictState
-from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
+from bicycle_runtime.state.memory.tracked import TrackedDict, Tracking, tracked_dict
 from bicycle_runtime.state.values.codecs import ValueCodec
 from tests.raising import raises
 
@@ -58,21 +58,26 @@ def call(target, how, *arguments):  # noqa: PLR0911  # one way to call a dict pe
     return None
 
 
-def attribute(tracked=TrackedDict):
-    return Attribute("counts", ValueCodec(int), tracked, dict[str, int])
+IMMUTABLE, MUTABLE = Tracking(), Tracking(touches=True)
 
 
-def filled(cls, entries):
-    tracked = cls(entries)
+def attribute():
+    return Attribute("counts", ValueCodec(int), IMMUTABLE, dict[str, int])
+
+
+def filled(tracking, entries):
+    tracked = tracked_dict(entries, tracking)
     tracked.touched.clear()
     return tracked
 
 
-@pytest.mark.parametrize("cls", [TrackedDict, TouchTrackedDict])
-def test_a_tracked_dict_does_what_a_dict_does_and_notes_each_change(cls):
+@pytest.mark.parametrize(
+    "tracking", [IMMUTABLE, MUTABLE, IMMUTABLE.undoing(), MUTABLE.undoing()], ids=str
+)
+def test_a_tracked_dict_does_what_a_dict_does_and_notes_each_change(tracking):
     @given(st.dictionaries(KEYS, st.integers(), max_size=4), st.lists(CALLS, max_size=12))
     def check(entries, calls):
-        tracked, model = filled(cls, entries), dict(entries)
+        tracked, model = filled(tracking, entries), dict(entries)
         for one in calls:
             assert call(tracked, *one) == call(model, *one)
         assert tracked == model
@@ -102,7 +107,7 @@ HANDS_OUT = {
 
 @pytest.mark.parametrize("how", HANDS_OUT)
 def test_a_value_that_may_be_changed_in_place_counts_as_touched_when_handed_out(how):
-    tracked = filled(TouchTrackedDict, {"a": []})
+    tracked = filled(MUTABLE, {"a": []})
     HANDS_OUT[how](tracked)
 
     assert tracked == {"a": [1]}
@@ -110,7 +115,7 @@ def test_a_value_that_may_be_changed_in_place_counts_as_touched_when_handed_out(
 
 
 def test_reading_immutable_values_touches_nothing():
-    tracked = filled(TrackedDict, {"a": 1})
+    tracked = filled(IMMUTABLE, {"a": 1})
     assert [tracked["a"], tracked.get("a"), *tracked.values()] == [1, 1, 1]
     assert not tracked.touched
 
@@ -182,6 +187,6 @@ def test_attributes_are_stored_as_their_annotations_allow():
     found = {item.name: item.tracked for item in describe_attributes(Annotated())}
 
     assert found == {
-        "lists": TouchTrackedDict, "numbers": TrackedDict, "pairs": TrackedDict,
-        "plain": TouchTrackedDict, "total": None,
+        "lists": MUTABLE, "numbers": IMMUTABLE, "pairs": IMMUTABLE,
+        "plain": MUTABLE, "total": None,
     }  # fmt: skip

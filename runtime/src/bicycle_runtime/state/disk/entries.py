@@ -14,7 +14,8 @@ from typing import Any
 
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.disk.cache import DiskCache
-from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries, TouchDiskDict
+from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries
+from bicycle_runtime.state.memory.tracked import Tracking
 from bicycle_runtime.state.rocksdb.key_layout import (
     behind_key,
     key_in,
@@ -26,20 +27,11 @@ from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.part_order import PartOrder, has_prefix
 
-__all__ = [
-    "DiskMapEntries",
-    "DiskValueEntries",
-    "new_dict",
-]
+__all__ = ["DiskMapEntries", "DiskValueEntries"]
 
 _Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, its sealed data.
 # So many more map keys of a key are looked through for each scan of it, to have all of them.
 _PARTS_PER_SCAN = 64
-
-
-def new_dict(sealed: SealedEntries, *, is_frozen: bool) -> DiskDict:
-    """Return a dict on disk for values that can, or cannot, be changed in place."""
-    return DiskDict(sealed) if is_frozen else TouchDiskDict(sealed)
 
 
 class DiskValueEntries(CarefulValueEntries):
@@ -55,7 +47,7 @@ class DiskValueEntries(CarefulValueEntries):
 
     def __init__(self, sealed: SealedEntries, *, is_frozen: bool, expiry: Expiry | None) -> None:
         super().__init__(is_frozen=is_frozen, expiry=expiry)
-        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        self.stored = DiskDict(sealed, Tracking(touches=not is_frozen))
         self.entries = self.stored
 
     def peek(self, entry_key: Any) -> Any:
@@ -111,7 +103,7 @@ class DiskMapEntries(MapEntries):
         self._fresh_count = 0
         self._ends: dict[Any, int] = {}  # Positions behind the lists that the epoch has touched.
         self._scans: dict[Any, int] = {}  # How often a key was scanned of which not all is known.
-        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        self.stored = DiskDict(sealed, Tracking(touches=not is_frozen))
         cache.join(self)
 
     # --- in the cache ------------------------------------------------------------------------

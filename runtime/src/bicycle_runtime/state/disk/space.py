@@ -11,7 +11,7 @@ from typing import Any
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind, WindowKey
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
-from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries, TouchDiskDict
+from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
 from bicycle_runtime.state.disk.entries import DiskMapEntries, DiskValueEntries
 from bicycle_runtime.state.disk.folder import LocalFolder
 from bicycle_runtime.state.disk.timers import DiskExpiry, DiskTimerQueue, TimeQueue
@@ -28,14 +28,6 @@ from bicycle_runtime.state.memory.space import (
     StateTable,
     Store,
     map_key_order,
-)
-from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
-from bicycle_runtime.state.memory.undoing import (
-    HandingUndoDict,
-    UndoDict,
-    UndoNamedDict,
-    UndoTouchTrackedDict,
-    UndoTrackedDict,
 )
 from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries
 from bicycle_runtime.state.rocksdb.indexes import DueIndex, due_order, names_of, window_key_in
@@ -105,8 +97,8 @@ class DiskSpace(StateSpace):
     def attribute_dict(self, attribute: Attribute, group: int, initial: dict[Any, Any]) -> DiskDict:
         assert attribute.tracked is not None
         sealed = SealedEntries(self.cache, attribute.state_name, attribute.codec, group=group)
-        found = DISK_KINDS[attribute.tracked](sealed)
-        DiskDict.update(found, initial)  # An attempt does not undo them.
+        found = DiskDict(sealed, attribute.tracked)
+        found.put_all(initial)
         return found
 
     def keyed_entries(
@@ -205,34 +197,6 @@ class _Dicts(dict[int, dict[Any, Any]]):
     def setdefault(self, group: int, default: Any = None) -> Any:  # noqa: ARG002  # as above
         """Return the dict of a key group."""
         return self[group]
-
-
-class UndoDiskDict(UndoDict, DiskDict):
-    """A ``DiskDict`` that an attempt can be undone in."""
-
-    __slots__ = ()
-
-
-class UndoTouchDiskDict(HandingUndoDict, TouchDiskDict):
-    """A ``TouchDiskDict`` that an attempt can be undone in."""
-
-    __slots__ = ()
-
-
-class UndoNamedDiskDict(HandingUndoDict, DiskDict):
-    """Named values; a value that was returned counts as changed once it is saved."""
-
-    __slots__ = ()
-
-
-# The kind on disk of each kind of dicts in memory.
-DISK_KINDS: dict[type[TrackedDict], type[DiskDict]] = {
-    TrackedDict: DiskDict,
-    TouchTrackedDict: TouchDiskDict,
-    UndoTrackedDict: UndoDiskDict,
-    UndoTouchTrackedDict: UndoTouchDiskDict,
-    UndoNamedDict: UndoNamedDiskDict,
-}
 
 
 class DiskDueTimes(UncountedPart, DueTimes):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.layouts.state import UNTYPED
-from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
+from bicycle_runtime.state.memory.tracked import Tracking
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import Hook, SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe, describe_key
@@ -34,12 +34,13 @@ _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
 class Attribute:
     """One state attribute of a rich function: how it is stored.
 
-    ``state_name`` is the name of its change sets, when that is not its own.
+    ``tracked`` has the notes of a dict that is stored entry by entry. ``state_name`` is the name of
+    its change sets, when that is not its own.
     """
 
     name: str
     codec: ValueCodec
-    tracked: type[TrackedDict] | None
+    tracked: Tracking | None
     declared: Any
     state_name: str = ""
 
@@ -68,7 +69,7 @@ def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -
         opened = registry.open(state, value_type, _hook_of(function, state.name))
         tracked = None
         if state.kind == "entries":
-            tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
+            tracked = Tracking(touches=not _is_immutable(value_type))
         found.append(Attribute(state.name, opened.codec, tracked, declared, opened.stored_name))
     for state, declared in snapshots:
         opened = sealed.open(state, declared, _hook_of(function, state.name))

@@ -17,7 +17,7 @@ from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import KeyBytes, part_order
 from bicycle_runtime.state.memory.due import DueTimes
-from bicycle_runtime.state.memory.tracked import TrackedDict
+from bicycle_runtime.state.memory.tracked import TrackedDict, tracked_dict
 from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries, WindowTables
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
 from bicycle_runtime.state.sealed.sealed_files import SealedFiles
@@ -226,7 +226,7 @@ class MemorySpace(StateSpace):
         initial: dict[Any, Any],
     ) -> TrackedDict:
         assert attribute.tracked is not None
-        return attribute.tracked(initial)
+        return tracked_dict(initial, attribute.tracked)
 
     def keyed_entries(
         self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,  # noqa: ARG002  # objects need neither

@@ -25,8 +25,8 @@ from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.memory.space import MemorySpace, NotingDict, StateSpace, StateTable
-from bicycle_runtime.state.memory.tracked import TrackedDict
-from bicycle_runtime.state.memory.undoing import UndoNamedDict, attribute_memo, undoing_kind
+from bicycle_runtime.state.memory.tracked import TrackedDict, Tracking
+from bicycle_runtime.state.memory.undoing import attribute_memo
 from bicycle_runtime.state.sealed.changes import emptied_change_set, make_change_set
 from bicycle_runtime.state.undo import UndoLog
 from bicycle_runtime.state.values.codecs import ValueCodec
@@ -65,7 +65,7 @@ class DictState:
         Values that may be changed in place cannot be compared; their dicts always note.
         """
         entries = self.entries
-        if compares and type(entries) is TrackedDict:
+        if compares and type(entries) is TrackedDict and not entries.undoes:
             pending = entries.touched
             self._written = {key: value for key, value in entries.items() if key not in pending}
             entries = self.entries = dict(entries)
@@ -144,8 +144,8 @@ NAMED = "$named"
 BEGUN = "$begun"
 _KEYS = AnyCodec()
 _NO_KEY = _KEYS.encode_list([None])
-_NAMED_ATTRIBUTE = Attribute(NAMED, ValueCodec(), TrackedDict, None)
-_BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), TrackedDict, None)
+_NAMED_ATTRIBUTE = Attribute(NAMED, ValueCodec(), Tracking(), None)
+_BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), Tracking(), None)
 
 
 @dataclass(slots=True)
@@ -187,7 +187,8 @@ class FunctionTable:
         self._named = _NAMED_ATTRIBUTE
         if undoes:
             attributes = list(map(_undoing, attributes))
-            self._named = replace(_NAMED_ATTRIBUTE, tracked=UndoNamedDict)
+            # A named value that was returned counts as changed once it is saved.
+            self._named = replace(_NAMED_ATTRIBUTE, tracked=Tracking(undoes=True, copies=True))
         self._dict_attributes = [item for item in attributes if item.tracked is not None]
         self._value_attributes = [
             item for item in attributes if item.tracked is None and item.name != SNAPSHOT
@@ -414,7 +415,7 @@ def _dict_state(
 
 def _undoing(attribute: Attribute) -> Attribute:
     tracked = attribute.tracked
-    return attribute if tracked is None else replace(attribute, tracked=undoing_kind(tracked))
+    return attribute if tracked is None else replace(attribute, tracked=tracked.undoing())
 
 
 class AccumulatorTable:

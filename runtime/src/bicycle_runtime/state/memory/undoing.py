@@ -1,4 +1,4 @@
-"""Undo logs for entries, timers, dicts and attributes: a failed attempt is undone.
+"""Undo logs for entries, timers and attributes: a failed attempt is undone.
 
 Each of these notes in the log of the attempt (``state.undo``) how to go back, and then acts like
 the plain object. A mutable value is copied when it is returned.
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
+from bicycle_runtime.state.memory.tracked import TrackedDict, Tracking, tracked_dict
 from bicycle_runtime.state.undo import ATOMIC, ATTEMPT, Attempts, UndoLog, copied
 from bicycle_sdk.state.descriptors import StateDescriptor
 from bicycle_sdk.state.entries import MISSING, MapEntries, ValueEntries
@@ -21,17 +21,11 @@ if TYPE_CHECKING:
     from bicycle_runtime.state.memory.attributes import Attribute
 
 __all__ = [
-    "HandingUndoDict",
-    "UndoDict",
     "UndoList",
-    "UndoNamedDict",
     "UndoTimers",
-    "UndoTouchTrackedDict",
-    "UndoTrackedDict",
     "attribute_memo",
     "is_frozen_attribute",
     "undoing_entries",
-    "undoing_kind",
 ]
 
 
@@ -237,133 +231,17 @@ class UndoList(list[Any]):
         del self[index]
 
 
-# --- dicts ---------------------------------------------------------------------------------------
-
-
-class UndoDict(dict[Any, Any]):
-    """The part of a dict attribute that takes notes. A class of dicts follows it in the bases.
-
-    The order of entries is not state: a removed entry comes back as the last.
-    """
-
-    __slots__ = ()
-
-    peek: Callable[[Any], Any]
-    memo: Callable[[], Callable[[], None]]
-
-    def put_back(self, key: Any, value: Any) -> None:
-        """Restore the value of a key; ``MISSING`` removes it."""
-        if value is not MISSING:
-            super().__setitem__(key, value)
-        elif super().__contains__(key):
-            super().__delitem__(key)
-
-    def note(self, key: Any) -> None:
-        """Take note of the value of a key that is about to be replaced."""
-        ATTEMPT.get().append((self.put_back, key, self.peek(key)))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.note(key)
-        super().__setitem__(key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        self.note(key)
-        super().__delitem__(key)
-
-    def clear(self) -> None:
-        """Remove everything."""
-        ATTEMPT.get().append((self.memo(),))
-        super().clear()
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its value."""
-        self.note(key)
-        return super().pop(key, *default)
-
-    def popitem(self) -> tuple[Any, Any]:
-        """Remove and return the newest entry."""
-        for key in reversed(self):
-            return key, self.pop(key)
-        raise KeyError("popitem(): dictionary is empty")
-
-    def update(self, *others: Any, **named: Any) -> None:
-        """Put all entries of another mapping or of pairs."""
-        fresh = dict(*others, **named)
-        for key in fresh:
-            self.note(key)
-        super().update(fresh)
-
-
-class HandingUndoDict(UndoDict):
-    """An undo dict of values that may be mutated after they were returned."""
-
-    __slots__ = ()
-
-    def note_handed(self, key: Any) -> None:
-        """Save the value of a key that is about to be returned."""
-        ATTEMPT.get().append((self.put_back, key, _copy(self.peek(key))))
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its value."""
-        self.note_handed(key)
-        return super().pop(key, *default)
-
-    def __getitem__(self, key: Any) -> Any:
-        self.note_handed(key)
-        return super().__getitem__(key)
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """Return the value of a key, else the default."""
-        self.note_handed(key)
-        return super().get(key, default)
-
-    def values(self) -> Any:  # the views of the class that follows
-        """Return all values."""
-        for key in self:
-            self.note_handed(key)
-        return super().values()
-
-    def items(self) -> Any:
-        """Return all entries."""
-        for key in self:
-            self.note_handed(key)
-        return super().items()
-
-
-class UndoTrackedDict(UndoDict, TrackedDict):
-    """A ``TrackedDict`` that an attempt can be undone in."""
-
-    __slots__ = ()
-
-
-class UndoTouchTrackedDict(HandingUndoDict, TouchTrackedDict):
-    """A ``TouchTrackedDict`` that an attempt can be undone in."""
-
-    __slots__ = ()
-
-
-class UndoNamedDict(HandingUndoDict, TrackedDict):
-    """Named values; a value that was returned counts as changed once it is saved."""
-
-    __slots__ = ()
-
-
-def undoing_kind(tracked: type[TrackedDict]) -> type[TrackedDict]:
-    """Return the class that replaces a dict class while attempts can be undone."""
-    return UndoTouchTrackedDict if issubclass(tracked, TouchTrackedDict) else UndoTrackedDict
-
-
 # --- attributes ----------------------------------------------------------------------------------
 
 
 def attribute_memo(
-    instance: Any, dicts: dict[str, type[TrackedDict]], attributes: Sequence[Attribute]
+    instance: Any, dicts: dict[str, Tracking], attributes: Sequence[Attribute]
 ) -> Callable[[UndoLog], None]:
     """Return a function that saves the state attributes before an attempt.
 
     Args:
         instance: The copy of a function that a key group works on.
-        dicts: The dict attributes, with the class that takes notes for them.
+        dicts: The dict attributes, each with the notes that it takes.
         attributes: The others, whose values are copied unless they cannot change in place.
     """
     names = [(item.name, is_frozen_attribute(item)) for item in attributes]
@@ -374,12 +252,12 @@ def attribute_memo(
         for name, is_frozen in names:
             value = getattr(instance, name, None)
             (kept if is_frozen or type(value) in ATOMIC else changeable)[name] = value
-        for name, kind in dicts.items():
+        for name, tracking in dicts.items():
             value = getattr(instance, name, None)
             if type(value) is dict:  # The function has put another dict in the place of its own.
-                value = kind(value)
+                value = tracked_dict(value, tracking)
                 setattr(instance, name, value)
-            (kept if isinstance(value, UndoDict) else changeable)[name] = value
+            (kept if isinstance(value, TrackedDict) and value.undoes else changeable)[name] = value
         if changeable:  # In one go, so that shared parts stay shared.
             kept |= copy.deepcopy(changeable)
         log.append((_set_all, instance, kept))
