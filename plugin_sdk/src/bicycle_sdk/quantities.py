@@ -11,10 +11,14 @@ import re
 __all__ = [
     "amount",
     "byte_text",
+    "count_text",
     "duration_text",
     "moment_text",
     "parse_duration_ms",
     "parse_size_bytes",
+    "share_text",
+    "short_text",
+    "three_digits",
 ]
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
@@ -35,6 +39,7 @@ _SIZES = {
     "tib": 1 << 40,
 }
 _KIB = 1024
+_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([A-Za-z]*)")
 
 
@@ -94,20 +99,64 @@ def amount(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
-def byte_text(size: float) -> str:
-    """Return a size in a unit that fits.
+def count_text(count: float) -> str:
+    """Return a number with separators, without a fraction from 10 on.
 
     Example:
-        >>> byte_text(512), byte_text(3 << 20)
-        ('512 B', '3.0 MiB')
+        >>> count_text(1234567), count_text(2.5)
+        ('1,234,567', '2.5')
     """
-    if size < _KIB:
-        return f"{size:.0f} B"
-    for unit in ("KiB", "MiB", "GiB"):
+    return f"{count:,.1f}" if count < 10 and count != int(count) else f"{count:,.0f}"
+
+
+def byte_text(size: float) -> str:
+    """Return a size in a unit that fits, with three digits.
+
+    Example:
+        >>> byte_text(512), byte_text(3 << 20), byte_text(1.25 * (1 << 30))
+        ('512 B', '3 MiB', '1.25 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < _KIB:
+            return f"{three_digits(size)} {unit}"
         size /= _KIB
-        if size < _KIB:
-            return f"{size:.1f} {unit}"
-    return f"{size / _KIB:.1f} TiB"
+    return f"{three_digits(size)} TiB"
+
+
+def share_text(share: float) -> str:
+    """Return a share of one in percent.
+
+    Example:
+        >>> share_text(0.714), share_text(0.004)
+        ('71 %', '0.4 %')
+    """
+    percent = share * 100
+    return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
+
+
+def short_text(value: float) -> str:
+    """Return a number with three digits, and a letter from 1,000 on.
+
+    Example:
+        >>> [short_text(value) for value in (0.0, 0.25, 7.24, 312.4, 48_112)]
+        ['0', '0.25', '7.24', '312', '48.1 k']
+    """
+    for limit, letter in _STEPS:
+        if round(abs(value)) >= limit:
+            return f"{three_digits(value / limit)} {letter}"
+    return three_digits(value)
+
+
+def three_digits(value: float) -> str:
+    """Return a number below 1,000 with three digits, without zeros at the end.
+
+    Example:
+        >>> [three_digits(value) for value in (7, 7.256, 72.56, 725.6)]
+        ['7', '7.26', '72.6', '726']
+    """
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def duration_text(duration_ms: float) -> str:

@@ -388,7 +388,7 @@ def test_what_is_sealed_and_not_visible_is_shown_of_jobs_that_run_and_that_ended
         "running", state=JobState.RUNNING, pid=pid, pid_started=start_ticks(pid), waiting=waiting
     )
 
-    text = "out: 1,200 records, 4.0 KiB, visible"
+    text = "out: 1,200 records, 4 KiB, visible"
     assert f"{text} when the job runs again" in shell.run("status", "ended").stdout
     assert f"{text} when the job runs again" in shell.run("cancel", "ended").stdout
     assert f"{text} soon" in shell.run("status", "running").stdout
@@ -425,7 +425,7 @@ def test_status_counts_ended_workers_and_shows_how_the_last_one_ended(shell):
 
     text = shell.run("status", "job").stdout
     assert "workers    3 ended unexpectedly, the last at 1970-01-01 " in text
-    assert "pid 71 on two, signal 9 (SIGKILL), 5.0 MiB at most, in 'parse'" in text
+    assert "pid 71 on two, signal 9 (SIGKILL), 5 MiB at most, in 'parse'" in text
 
 
 def test_status_tells_since_when_it_waits_for_storage(shell):

@@ -12,15 +12,13 @@ from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import (
     answer_json,
-    byte_text,
-    count_text,
     duration_text,
     show_table,
     show_text,
     watermark_text,
 )
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount
+from bicycle_sdk.quantities import amount, byte_text, count_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport

@@ -8,7 +8,8 @@ import msgspec
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, job_names
-from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
+from bicycle_runtime.cli.rendering import answer_json, duration_text, show_table
+from bicycle_sdk.quantities import byte_text
 
 __all__ = ["metrics_command", "workers_command"]
 

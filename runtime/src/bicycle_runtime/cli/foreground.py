@@ -10,8 +10,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from bicycle_runtime.cli.rendering import (
     answer_json,
-    byte_text,
-    count_text,
     duration_text,
     metric_texts,
     show_text,
@@ -24,7 +22,7 @@ from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import configure
-from bicycle_sdk.quantities import amount
+from bicycle_sdk.quantities import amount, byte_text, count_text
 from bicycle_sdk.random_source import system_random
 
 if TYPE_CHECKING:

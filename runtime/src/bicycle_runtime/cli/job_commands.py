@@ -17,8 +17,6 @@ from bicycle_runtime.cli.exit_codes import FAILED
 from bicycle_runtime.cli.parameters import answers, job_names
 from bicycle_runtime.cli.rendering import (
     answer_json,
-    byte_text,
-    count_text,
     duration_text,
     lag_text,
     location_text,
@@ -32,7 +30,7 @@ from bicycle_runtime.cli.status_lines import stuck_lines, waiting_lines
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount
+from bicycle_sdk.quantities import amount, byte_text, count_text, share_text
 
 __all__ = ["info_command", "list_command", "status_command"]
 
@@ -264,7 +262,7 @@ def _operator_text(operator: OperatorStatus) -> str:
         text += f", busiest subtask {operator.skew:g} times the mean"
     hot = [found for found in operator.hot_keys if found.share >= _SHARE_SHOWN_MIN]
     if hot:
-        keys = ", ".join(f"{found.key} {found.share:.0%}" for found in hot)
+        keys = ", ".join(f"{found.key} {share_text(found.share)}" for found in hot)
         text += f", frequent keys {keys}"
     return text
 

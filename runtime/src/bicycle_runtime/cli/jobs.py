@@ -10,9 +10,9 @@ import click
 
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, duration_ms, home
-from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount
+from bicycle_sdk.quantities import amount, byte_text
 
 __all__ = ["jobs_command"]
 

@@ -16,8 +16,6 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from bicycle_runtime.cli.rendering import (
-    byte_text,
-    count_text,
     duration_text,
     lag_text,
     phase_text,
@@ -25,6 +23,7 @@ from bicycle_runtime.cli.rendering import (
     write_line,
 )
 from bicycle_runtime.cli.terminal import terminal
+from bicycle_sdk.quantities import byte_text, count_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus

@@ -18,7 +18,7 @@ import click
 
 from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.quantities import amount, byte_text, duration_text, moment_text
+from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text, moment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "answer_json",
-    "byte_text",
-    "count_text",
     "duration_text",
     "error_text",
     "lag_text",
@@ -95,16 +93,6 @@ def answer_json(data: Any) -> None:
     click.echo(json.dumps(data, default=str))
 
 
-def count_text(count: float) -> str:
-    """Return a number with separators, without a fraction from 10 on.
-
-    Example:
-        >>> count_text(1234567), count_text(2.5)
-        ('1,234,567', '2.5')
-    """
-    return f"{count:,.1f}" if count < 10 and count != int(count) else f"{count:,.0f}"
-
-
 def phase_text(phase: PhaseStatus) -> str:
     """Return the phase of a start, its progress, and the remaining time."""
     text = f"{phase.name} ({phase.target})"
@@ -144,9 +132,9 @@ def waiting_texts(waiting: Mapping[str, Mapping[str, Any]], *, now_ms: int | Non
     Example:
         >>> out = {"out": {"records": 1_200, "bytes": 4_096, "visible_ms": 9_000}}
         >>> waiting_texts(out, now_ms=5_000)
-        ['out: 1,200 records, 4.0 KiB, visible in 4.0 s']
+        ['out: 1,200 records, 4 KiB, visible in 4.0 s']
         >>> waiting_texts(out, now_ms=None)
-        ['out: 1,200 records, 4.0 KiB, visible when the job runs again']
+        ['out: 1,200 records, 4 KiB, visible when the job runs again']
     """
     texts = []
     for uid, each in waiting.items():

@@ -15,8 +15,8 @@ from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
 from bicycle_runtime.cli.parameters import answers, home, job_names, plugin_env_option, set_option
-from bicycle_runtime.cli.rendering import answer_json, count_text, error_text, show_table, show_text
-from bicycle_sdk.quantities import amount
+from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, show_text
+from bicycle_sdk.quantities import amount, count_text
 
 __all__ = ["replay_command"]
 

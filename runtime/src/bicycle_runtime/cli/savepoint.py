@@ -19,17 +19,10 @@ from bicycle_runtime.cli.parameters import (
     declared_options,
     job_names,
 )
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    byte_text,
-    count_text,
-    show_overview,
-    show_table,
-    show_text,
-)
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, show_text
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount
+from bicycle_sdk.quantities import amount, byte_text, count_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry

@@ -14,14 +14,8 @@ from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import checkpoint_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    byte_text,
-    count_text,
-    show_overview,
-    show_table,
-)
-from bicycle_sdk.quantities import amount
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_sdk.quantities import amount, byte_text, count_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage

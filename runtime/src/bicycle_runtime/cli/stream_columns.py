@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.cli.rendering import byte_text, count_text
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import byte_text, count_text, duration_text
 from bicycle_streams.texts import payload_text
 from bicycle_streams.tools.rates import Figures
 

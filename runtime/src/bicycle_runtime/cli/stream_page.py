@@ -17,9 +17,8 @@ from textual.coordinate import Coordinate
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from bicycle_runtime.cli.rendering import byte_text, count_text
 from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, Column, sort_streams
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import byte_text, count_text, duration_text
 from bicycle_streams.messages import Timestamp
 from bicycle_streams.texts import message_text
 from bicycle_streams.tools.rates import Figures, Marks, Throughput, total

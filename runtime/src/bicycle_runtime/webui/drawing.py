@@ -14,7 +14,8 @@ from typing import Any
 from bicycle_runtime.jobs.control.topology import Topology
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.service.watching.paces import OperatorPace, Paces
-from bicycle_runtime.webui.formats import count, rate, share, size
+from bicycle_runtime.webui.formats import count
+from bicycle_sdk.quantities import byte_text, share_text, short_text
 
 __all__ = ["drawing_of", "operator_rows", "topology_drawing"]
 
@@ -137,9 +138,9 @@ def _numbers(row: Mapping[str, Any]) -> str:
     if row["lag_records"] is not None:
         texts.append(f"lag {count(row['lag_records'])}")
     elif row["lag_bytes"] is not None:
-        texts.append(f"lag {size(row['lag_bytes'])}")
+        texts.append(f"lag {byte_text(row['lag_bytes'])}")
     if counts.busy_share is not None:
-        texts.append(f"busy {share(counts.busy_share)}")
+        texts.append(f"busy {share_text(counts.busy_share)}")
     return " · ".join(texts)
 
 
@@ -150,7 +151,7 @@ def _pace_of(row: Mapping[str, Any], former: float | None) -> float | None:
 
 
 def _label(line: Mapping[str, Any]) -> str:
-    pace = "" if line["pace"] is None else f"{rate(line['pace'])}/s"
+    pace = "" if line["pace"] is None else f"{short_text(line['pace'])}/s"
     return " ".join(filter(None, (line["way"], pace)))
 
 

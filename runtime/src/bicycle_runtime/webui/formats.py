@@ -8,15 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import byte_text, duration_text, share_text, short_text, three_digits
 
-__all__ = [
-    "FILTERS", "NOTHING", "amount", "clock_text", "count", "rate", "seconds_of_lag", "share",
-    "size", "whole_number",
-]  # fmt: skip
+__all__ = ["FILTERS", "NOTHING", "amount", "clock_text", "count", "seconds_of_lag", "whole_number"]
 
 NOTHING = "\u2013"  # A dash, where a number is not known.
-_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _EXACT_MAX = 100_000
 _DIGITS_MAX = 15
 _SPREAD_MAX = 12
@@ -32,7 +28,7 @@ def count(value: float | None) -> str:
     """
     if value is None:
         return NOTHING
-    return _short(value) if round(abs(value)) >= _EXACT_MAX else f"{value:,.0f}"
+    return short_text(value) if round(abs(value)) >= _EXACT_MAX else f"{value:,.0f}"
 
 
 def amount(value: float | None, noun: str) -> str:
@@ -45,58 +41,6 @@ def amount(value: float | None, noun: str) -> str:
     return f"{count(value)} {noun if value == 1 else noun + 's'}"
 
 
-def rate(value: float | None) -> str:
-    """Return records per second with three digits.
-
-    Example:
-        >>> [rate(value) for value in (0.0, 0.25, 7.24, 312.4, 48_112)]
-        ['0', '0.25', '7.24', '312', '48.1 k']
-    """
-    return NOTHING if value is None else _short(value)
-
-
-def _short(value: float) -> str:
-    for limit, letter in _STEPS:
-        if round(abs(value)) >= limit:
-            return f"{_three_digits(value / limit)} {letter}"
-    return _three_digits(value)
-
-
-def _three_digits(value: float) -> str:
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    text = f"{value:.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def size(value: float | None) -> str:
-    """Return a size in bytes with the unit that fits.
-
-    Example:
-        >>> [size(value) for value in (0, 512, 4 << 30)]
-        ['0 B', '512 B', '4 GiB']
-    """
-    if value is None:
-        return NOTHING
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            return f"{_three_digits(value)} {unit}"
-        value /= 1024
-    return f"{_three_digits(value)} TiB"
-
-
-def share(value: float | None) -> str:
-    """Return a share of one in percent.
-
-    Example:
-        >>> share(0.714), share(0.004)
-        ('71 %', '0.4 %')
-    """
-    if value is None:
-        return NOTHING
-    percent = value * 100
-    return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
-
-
 def brief(value: float | None) -> str:
     """Return a short time, from ms.
 
@@ -107,8 +51,8 @@ def brief(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value < 1:
-        return f"{_three_digits(value * 1_000)} us"
-    return f"{_three_digits(value)} ms" if value < 1_000 else duration_text(round(value))
+        return f"{three_digits(value * 1_000)} us"
+    return f"{three_digits(value)} ms" if value < 1_000 else duration_text(round(value))
 
 
 def seconds_of_lag(value: int | None) -> str:
@@ -189,20 +133,25 @@ def spread(samples: Mapping[str, Any], column: str) -> list[tuple[int, Any]]:
     return found[::-1][::step]
 
 
+def _or_nothing(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a filter that shows a dash for an unknown value."""
+    return lambda value: NOTHING if value is None else text(value)
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "amount": amount,
     "behind": behind_text,
     "brief": brief,
     "clock": clock_text,
     "count": count,
-    "duration": lambda ms: NOTHING if ms is None else duration_text(ms),
+    "duration": _or_nothing(duration_text),
     "json_text": lambda value: json.dumps(value, ensure_ascii=False),
     "lag_time": seconds_of_lag,
     "activity": activity_text,
     "fixed_part": fixed_text,
-    "rate": rate,
-    "share": share,
-    "size": size,
+    "rate": _or_nothing(short_text),
+    "share": _or_nothing(share_text),
+    "size": _or_nothing(byte_text),
     "spread": spread,
     "time": time_text,
 }

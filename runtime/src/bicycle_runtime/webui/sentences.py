@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
-from bicycle_runtime.webui.formats import amount, share
+from bicycle_runtime.webui.formats import amount
+from bicycle_sdk.quantities import share_text
 
 __all__ = ["limit_text", "why_text"]
 
@@ -48,12 +49,12 @@ def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
     if State(job.summary.state) is not State.RUNNING or not busy or load is None:
         return ""
     uid = max(busy, key=lambda each: busy[each])
-    name, part = names.get(uid, uid), share(busy[uid])
+    name, part = names.get(uid, uid), share_text(busy[uid])
     skew = operators[uid].skew or 0.0
     uneven = f"; the busiest subtask gets {skew:.1f} times the mean load" if skew >= _UNEVEN else ""
     if load >= _FULL_LOAD:
         return f"Bottleneck: {name!r} is busy for {part} of its task time{uneven}."
-    return f"Load: epochs run {share(load)} of the time, mostly in {name!r} ({part}){uneven}."
+    return f"Load: epochs run {share_text(load)} of the time, mostly in {name!r} ({part}){uneven}."
 
 
 def _records(number: int) -> str:

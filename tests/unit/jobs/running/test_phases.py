@@ -77,7 +77,7 @@ def test_the_loading_of_state_is_a_phase_of_the_first_epoch(shown):
     ("fields", "text"),
     [
         ({}, "recovering (here)"),
-        ({"unit": "bytes", "done": 512, "total": 2_048}, "recovering (here): 512 B of 2.0 KiB"),
+        ({"unit": "bytes", "done": 512, "total": 2_048}, "recovering (here): 512 B of 2 KiB"),
         (
             {"unit": "files", "done": 1, "total": 4, "eta_ms": 3_000},
             "recovering (here): 1 of 4 files, 3.0 s left",

@@ -82,7 +82,7 @@ def test_a_hot_key_is_told_once(tmp_path, caplog):
     assert (operator.skew, len(operator.hot_keys)) == (1.8, 3)
     text = _operator_text(operator)
     assert "busiest subtask 1.8 times the mean" in text
-    assert "frequent keys 'ada' 50%, 'bob' 39%, 'eve' 11%" in text
+    assert "frequent keys 'ada' 50 %, 'bob' 39 %, 'eve' 11 %" in text
 
 
 def test_where_there_is_one_subtask_no_key_is_too_hot(tmp_path, caplog):

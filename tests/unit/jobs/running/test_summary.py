@@ -120,7 +120,7 @@ def test_what_is_sealed_and_not_visible_is_told(tmp_path):
     lines = summary_lines(summary_of(tmp_path, waiting=waiting))
     before = summary_lines(summary_of(tmp_path))
 
-    told = "  sealed    files: 1,200 records, 4.0 KiB, visible when the job runs again"
+    told = "  sealed    files: 1,200 records, 4 KiB, visible when the job runs again"
     assert [line for line in lines if line not in before] == [told]
 
 

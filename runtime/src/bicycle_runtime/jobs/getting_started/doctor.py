@@ -35,6 +35,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.quantities import byte_text
 from bicycle_sdk.random_source import system_random
 
 __all__ = ["Check", "examine", "require_health"]
@@ -150,7 +151,7 @@ def _memory() -> Check:
     return _check(
         "memory",
         is_ok=size >= _MEMORY_BYTES_MIN,
-        found=f"{size / _GIB:.1f} GiB",
+        found=byte_text(size),
         fix="Spark needs about 2 GiB; use a larger machine, or a Spark cluster with --master",
     )
 
@@ -170,7 +171,7 @@ def _folder(name: str, path: Path) -> Check:
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     is_usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     free = shutil.disk_usage(nearest).free
-    words = f"{free / _GIB:.1f} GiB free" if is_usable else "cannot be written"
+    words = f"{byte_text(free)} free" if is_usable else "cannot be written"
     variable = "BICYCLE_HOME" if name == "home" else "TMPDIR"
     return _check(
         name,

@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 from bicycle_sdk.joins import EVICTED_ROWS
-from bicycle_sdk.quantities import duration_text
+from bicycle_sdk.quantities import amount, duration_text
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]
 
@@ -152,7 +152,7 @@ def _failures(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         found = status.operators.get(vertex.id, _NOTHING).failures
         for kind, failure in sorted(found.items(), key=lambda item: (-item[1].count, item[0])):
-            count = _plural(failure.count, "record")
+            count = amount(failure.count, "record")
             yield f"{count} of {vertex.id!r}: {kind}, such as {failure.example}"
 
 
@@ -162,7 +162,7 @@ def _failure_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         if found.is_all_failed:
             yield (
                 f"EVERY RECORD FAILED: {vertex.id!r} emitted no records, but received "
-                f"{_plural(found.records_in, 'record')}; on_error with max_error_rate ends such a "
+                f"{amount(found.records_in, 'record')}; on_error with max_error_rate ends such a "
                 "job"
             )
 
@@ -172,7 +172,7 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         late = status.operators.get(vertex.id, _NOTHING).late
         if late and "late_tag" not in vertex.details:
             yield (
-                f"{vertex.id!r} dropped {_plural(late, 'late record')}: collect them with "
+                f"{vertex.id!r} dropped {amount(late, 'late record')}: collect them with "
                 "late_to(...), or allow more out-of-orderness"
             )
 
@@ -183,7 +183,7 @@ def _eviction_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             counters = status.operators.get(vertex.id, _NOTHING).metrics.get("counters", {})
             if evicted := counters.get(EVICTED_ROWS, 0):
                 yield (
-                    f"{vertex.id!r} evicted {_plural(evicted, 'row')} before a match: raise "
+                    f"{vertex.id!r} evicted {amount(evicted, 'row')} before a match: raise "
                     "max_buffered if that is too many"
                 )
 
@@ -192,7 +192,7 @@ def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         for tag, count in status.operators.get(vertex.id, _NOTHING).unread.items():
             yield (
-                f"{vertex.id!r} sent {_plural(count, 'record')} to the side output {tag!r}, which "
+                f"{vertex.id!r} sent {amount(count, 'record')} to the side output {tag!r}, which "
                 f"has no consumer: read it with side_output({tag!r}), or after split with "
                 f"select({tag!r})"
             )
@@ -203,7 +203,7 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         found = status.operators.get(vertex.id, _NOTHING)
         if found.timed_out:
             yield (
-                f"{vertex.id!r} omitted {_plural(found.timed_out, 'record')} because their calls "
+                f"{vertex.id!r} omitted {amount(found.timed_out, 'record')} because their calls "
                 "timed out: define timeout(value) in the function, or increase the timeout"
             )
         if found.blocked:
@@ -213,10 +213,6 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
                 f"{duration_text(found.blocked_ms)}, at {found.blocked_at}: use await there, or "
                 "make the function a plain def"
             )
-
-
-def _plural(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
