@@ -27,7 +27,7 @@ from workloads import Events, check_totals, scratch
 
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.operators.columnar import chain as columnar_chain
 from bicycle_runtime.operators.functions import operator
@@ -157,7 +157,7 @@ def _driver_s(epochs: list[EpochStats], run_s: float) -> float:
     status = JobStatus(id="w1", job="w1", plugin="w1", state=JobState.RUNNING)
     with scratch("metrics") as place:
         folder = JobFolder(Path(place))
-        progress = Progress(status, folder=folder, clock=clock, listener=lambda _status: None)
+        progress = JobProgress(status, folder=folder, clock=clock, listener=lambda _status: None)
         began_s = time.process_time()
         for stats in epochs:
             progress.take_epoch(stats)

@@ -18,7 +18,7 @@ from typing import Any
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import Home, JobFolder
-from bicycle_runtime.jobs.journal import EpochLine, Journal
+from bicycle_runtime.jobs.journal import EpochLine, LineJournal
 from bicycle_runtime.jobs.status import (
     GuaranteeStatus,
     HotKey,
@@ -183,7 +183,7 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
 
 def keep_journal(folder: JobFolder, *, last: int) -> None:
     """Write a journal of some epochs, the longest of them the last."""
-    book = Journal(folder.journal_path, job=folder.path.name)
+    book = LineJournal(folder.journal_path, job=folder.path.name)
     for number in range(1, 25):
         phases = {"plan": 1.0, "run": 30.0 * number, "publish_wait": 0.0, "seal": 20.0}
         sealed_ms = now_ms() - (24 - number) * 1_000

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
@@ -316,7 +316,7 @@ def test_the_lag_is_unknown_while_the_broker_is_away(new_kafka_broker, tmp_path)
         env.add_source(KafkaSourceBuilder[str](broker.bootstrap, "t")).uid("in").collect("out")
 
     with Harness(job) as harness:
-        progress = Progress(
+        progress = JobProgress(
             status_of(), folder=JobFolder(tmp_path), clock=harness.clock, listener=lambda _: None
         )
         status = progress.status

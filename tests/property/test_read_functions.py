@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
 from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.record_shapes import Shape, mapped_shape
+from bicycle_runtime.operators.columnar.record_shapes import RecordShape, mapped_shape
 from bicycle_runtime.operators.columnar.records import DictRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
 from tests.examples import examples
@@ -122,7 +122,7 @@ def test_what_is_read_gives_what_is_returned_or_leaves_it_to_the_function(source
 
     try:
         expression = read(function)
-        if mapped_shape(expression, Shape(form="mapping", names=None))[1] is not None:
+        if mapped_shape(expression, RecordShape(form="mapping", names=None))[1] is not None:
             return  # The choice for the chain is to call it.
         frame = SourceFrame(DictRecords(records), {})
         found = list(map(repr, mapped(expression, frame).records()))

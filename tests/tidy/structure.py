@@ -6,9 +6,10 @@ them comes from.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,6 +91,21 @@ def _file(module: str) -> Path:
 
 def _lines(module: str) -> int:
     return len(_file(module).read_text(encoding="utf-8").splitlines())
+
+
+def classes_named_twice() -> dict[str, list[str]]:
+    """Return the public classes whose name several rooms have, with their files.
+
+    The toolkit counts as one room.
+    """
+    rooms = [path for path in (SOURCES / PACKAGE).iterdir() if path.is_dir()]
+    found: dict[str, dict[Path, str]] = defaultdict(dict)
+    for room in [*rooms, ROOT / "streams/src" / TOOLKIT]:
+        for path in sorted(room.rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name][room] = path.relative_to(ROOT).as_posix()
+    return {name: list(files.values()) for name, files in found.items() if len(files) > 1}
 
 
 def files_of_kinds() -> dict[str, set[str]]:

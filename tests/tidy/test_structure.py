@@ -12,6 +12,7 @@ import pytest
 from tests.tidy.structure import (
     DRIVER,
     Imports,
+    classes_named_twice,
     files_of_kinds,
     files_of_sinks,
     passed_by_a_record,
@@ -61,6 +62,15 @@ STAND_ALONE = frozenset(
         "webui.pages.state",
     }
 )
+# Classes of connectors that pipelines declare again, and of clients that connectors and the toolkit
+# both have.
+NAMED_TWICE = frozenset(
+    {
+        "Cluster", "CollectionSource", "ConsoleSink", "DeltaSink", "FileSink", "FileSource",
+        "GeneratorSource", "HttpSink", "IcebergSink", "KafkaSink", "KafkaSource", "Marker",
+        "ParquetSink", "PostgresSink", "PostgresSource", "SocketSink", "SocketSource",
+    }
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +116,10 @@ def test_a_kind_of_operator_is_named_in_few_files():
 def test_a_sink_is_named_in_few_files():
     many = {word: files for word, files in files_of_sinks().items() if len(files) > SINK_FILES_MAX}
     assert many == {}
+
+
+def test_no_more_classes_have_the_name_of_a_class_in_another_room():
+    found = classes_named_twice()
+    assert found.keys() - NAMED_TWICE == set(), {
+        name: found[name] for name in found.keys() - NAMED_TWICE
+    }

@@ -14,7 +14,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
+from bicycle_runtime.service.users.limits import LimitOptions, Limits, RequestRate
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
@@ -24,8 +24,8 @@ from tests.unit.jobs.job_samples import put_job
 HOST = "127.0.0.1:9000"
 DAY_MS = 86_400_000
 MANY = LimitOptions(
-    reads=Rate(burst=10**6, per_second=1), writes=Rate(burst=10**6, per_second=1),
-    failures=Rate(burst=10**6, per_second=1),
+    reads=RequestRate(burst=10**6, per_second=1), writes=RequestRate(burst=10**6, per_second=1),
+    failures=RequestRate(burst=10**6, per_second=1),
 )  # fmt: skip
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from bicycle_runtime.service.users.errors import RATE_EXCEEDED
-from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
+from bicycle_runtime.service.users.limits import LimitOptions, Limits, RequestRate
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
 from tests.raising import raises
 from tests.unit.api.asking import asked_of
 
 FEW = LimitOptions(
-    reads=Rate(burst=3, per_second=1), writes=Rate(burst=1, per_second=0.5),
-    failures=Rate(burst=2, per_second=0.1),
+    reads=RequestRate(burst=3, per_second=1), writes=RequestRate(burst=1, per_second=0.5),
+    failures=RequestRate(burst=2, per_second=0.1),
 )  # fmt: skip
 ADA = Identity(name="ada", role=Role.ADMIN, token="1")
 
@@ -67,7 +67,7 @@ def test_who_guesses_tokens_is_stopped_and_good_tokens_of_the_same_address_are_n
 
 
 def test_who_guesses_tokens_at_the_login_is_stopped_and_a_good_one_is_taken(tmp_path):
-    many, few = Rate(burst=100, per_second=1), Rate(burst=2, per_second=0.01)
+    many, few = RequestRate(burst=100, per_second=1), RequestRate(burst=2, per_second=0.01)
     limits = LimitOptions(reads=many, writes=many, failures=few)
     with asked_of(tmp_path / "home", needs_login=True, limits=limits) as ask:
         guess = f"bic_{'0' * 12}_{'A' * 43}"

@@ -14,8 +14,8 @@ from bicycle_runtime.jobs.options import JobOptions
 from bicycle_runtime.jobs.status import (
     EndedWorker,
     JobState,
+    OpenPublication,
     OperatorStatus,
-    Publication,
     ShardLag,
     WaitingOutput,
 )
@@ -182,7 +182,7 @@ def test_a_target_that_does_not_answer_and_the_fixed_part_of_epochs_are_shown(sh
     pid, now_ms = os.getpid(), SystemClock().now_ms()
     shell.put_job(
         "job", state=JobState.RUNNING, pid=pid, pid_started=start_ticks(pid), updated_ms=now_ms,
-        publication=Publication(epoch=7, sink="out", since_ms=now_ms - 90_000),
+        publication=OpenPublication(epoch=7, sink="out", since_ms=now_ms - 90_000),
         fixed_ms=9_000.0, epoch_p50_ms=20_000.0,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from bicycle_runtime.cli.live import LiveStatus
 from bicycle_runtime.cli.rendering import write_line
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
+from bicycle_runtime.jobs.running.summary import OutputSummary, RunSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import ConfigError
@@ -29,7 +29,7 @@ def summary(**fields):
             OutputSummary(operator="o", connector="jsonl_file", target="out", record_count=3),
         ),
     }
-    return "\n".join(summary_lines(JobSummary(**{**defaults, **fields})))
+    return "\n".join(summary_lines(RunSummary(**{**defaults, **fields})))
 
 
 def test_a_status_line_tells_epoch_rate_lag_state_and_watermark():

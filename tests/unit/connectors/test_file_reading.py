@@ -19,7 +19,7 @@ from bicycle_runtime.connectors.errors import (
     INPUT_DAMAGED,
 )
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
-from bicycle_runtime.connectors.files.reader import FileReader
+from bicycle_runtime.connectors.files.reader import SliceReader
 from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.contract import Budget, ConnectorSpec
@@ -378,4 +378,4 @@ def test_an_epoch_too_small_to_be_divided_reads_the_file_that_waited_longest(tmp
 
 
 def test_a_reader_without_open_files_is_small(tmp_path):
-    assert len(pickle.dumps(FileReader("text", str, 100))) < 200
+    assert len(pickle.dumps(SliceReader("text", str, 100))) < 200

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import (
     CANONICAL_OBJECT_COUNT_MAX,
+    NotShippableError,
     PayloadWriter,
-    RefusedError,
 )
 
 ATOMS = st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.binary(max_size=4)
@@ -140,9 +140,9 @@ def test_a_module_that_only_this_process_can_import_is_refused():
     exec("def step(value): return value", module.__dict__)
     sys.modules["conjured"] = module
     try:
-        with pytest.raises(RefusedError):
+        with pytest.raises(NotShippableError):
             PayloadWriter(search).write(module.step)
-        with pytest.raises(RefusedError):
+        with pytest.raises(NotShippableError):
             PayloadWriter(search).write(lambda value: module.step(value) + 1)
     finally:
         del sys.modules["conjured"]

@@ -3,11 +3,11 @@
 import pytest
 
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text, is_stalled, stalled_ms
-from bicycle_runtime.jobs.status import JobState, Publication
+from bicycle_runtime.jobs.status import JobState, OpenPublication
 from tests.unit.jobs.job_samples import status_of
 
 NOW_MS = 200_000
-PUBLICATION = Publication(epoch=7, sink="out", since_ms=NOW_MS - 90_000)
+PUBLICATION = OpenPublication(epoch=7, sink="out", since_ms=NOW_MS - 90_000)
 
 
 def test_a_publication_that_does_not_end_stalls_a_job():

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 
-from bicycle_runtime.jobs.journal import EpochLine, Journal, JournalTail, recent_lines
+from bicycle_runtime.jobs.journal import EpochLine, JournalTail, LineJournal, recent_lines
 
 
 def line(epoch, **fields):
@@ -13,7 +13,7 @@ def line(epoch, **fields):
 
 def test_epochs_that_come_fast_become_one_line(tmp_path):
     path = tmp_path / "journal.jsonl"
-    tail, book = JournalTail(path), Journal(path, job="job")
+    tail, book = JournalTail(path), LineJournal(path, job="job")
     for epoch in range(1, 5):
         book.take(line(epoch, phases_ms={"run": 1.0}, records=2), now_s=epoch / 10)
     book.take(line(5, phases_ms={"run": 1.0, "seal": 4.0}, state_bytes=7), now_s=0.7)
@@ -30,7 +30,7 @@ def test_epochs_that_come_fast_become_one_line(tmp_path):
 def test_no_epoch_is_lost_or_read_twice_while_files_change(tmp_path):
     path = tmp_path / "journal.jsonl"
     tail, seen = JournalTail(path, is_whole=True), []
-    book = Journal(path, job="job", bytes_max=500)
+    book = LineJournal(path, job="job", bytes_max=500)
     source = random.Random(7)
     for epoch in range(1, 200):
         book.take(line(epoch), now_s=float(epoch))
@@ -44,7 +44,7 @@ def test_no_epoch_is_lost_or_read_twice_while_files_change(tmp_path):
 
 def test_the_last_lines_are_read_over_a_change_of_files(tmp_path):
     path = tmp_path / "journal.jsonl"
-    book = Journal(path, job="job", bytes_max=500)
+    book = LineJournal(path, job="job", bytes_max=500)
     assert recent_lines(path) == []
     for epoch in range(1, 40):
         book.take(line(epoch), now_s=float(epoch))
@@ -69,7 +69,7 @@ def test_a_line_is_read_when_it_is_whole_and_junk_hides_no_other(tmp_path):
 
 
 def test_a_disk_that_takes_nothing_ends_no_job(tmp_path):
-    book = Journal(tmp_path / "nowhere" / "journal.jsonl", job="job")
+    book = LineJournal(tmp_path / "nowhere" / "journal.jsonl", job="job")
 
     book.take(line(1), now_s=1.0)
     book.take(line(2), now_s=2.0)

@@ -9,7 +9,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.copying import (
-    Wanted,
+    FileToCopy,
     copy_files,
     folder_of,
     link_files,
@@ -35,7 +35,7 @@ def place(request, tmp_path):
 
 
 def recorded(path, data):
-    return Wanted(path=path, byte_count=len(data), crc32=crc32(data))
+    return FileToCopy(path=path, byte_count=len(data), crc32=crc32(data))
 
 
 def test_files_arrive_at_the_same_paths_with_sizes_and_checksums(place):
@@ -44,7 +44,7 @@ def test_files_arrive_at_the_same_paths_with_sizes_and_checksums(place):
     for path, data in contents.items():
         source.write(path, data)
 
-    copied = copy_files(source, target, [Wanted(path=path) for path in contents])
+    copied = copy_files(source, target, [FileToCopy(path=path) for path in contents])
 
     assert copied == [CopiedFile(path, len(data), crc32(data)) for path, data in contents.items()]
     assert {path: target.read(path) for path in target.list("")} == contents
@@ -83,7 +83,7 @@ def test_what_cannot_be_linked_is_left_to_be_copied(place, tmp_path):
     wanted = [recorded("state/op/1", b"data")]
 
     assert link_files(local, elsewhere, wanted) == wanted
-    assert link_files(local, local, [Wanted(path="missing")]) == [Wanted(path="missing")]
+    assert link_files(local, local, [FileToCopy(path="missing")]) == [FileToCopy(path="missing")]
 
 
 def test_a_folder_of_a_storage_is_a_storage(place):

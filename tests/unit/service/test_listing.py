@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.jobs.status import OperatorStatus, Publication
+from bicycle_runtime.jobs.status import OpenPublication, OperatorStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.watching.listing import SORT_WORDS, JobQuery, list_page
 from bicycle_runtime.service.watching.states import State
@@ -58,7 +58,9 @@ def test_attention_brings_first_what_is_worst():
         known("behind", is_lag_growing=True),
         known("deaf", silent_sources={"in": 1}),
         known("still", is_frozen=True),
-        known("waits", updated_ms=60_000, publication=Publication(epoch=4, sink="out", since_ms=9)),
+        known(
+            "waits", updated_ms=60_000, publication=OpenPublication(epoch=4, sink="out", since_ms=9)
+        ),
     )
 
     order = ids(list_page(fleet, JobQuery(sort="attention")))

@@ -7,9 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bicycle_runtime.jobs.status import (
     GuaranteeStatus,
+    OpenPublication,
     OperatorStatus,
     PhaseStatus,
-    Publication,
     ShardLag,
     ShardStatus,
     WaitingOutput,
@@ -53,7 +53,7 @@ def full_job(name="job"):
         silent_storage_ms=300, guarantee=GuaranteeStatus(guarantee="at-least-once", weakest="out"),
         state_growth=-2.5, epoch_times=times(20, 2_000), phase_times={"run": times(20, 1_900)},
         ended_worker_count=4, epoch_began_ms=400, fixed_ms=900,
-        publication=Publication(epoch=3, sink="out", since_ms=300),
+        publication=OpenPublication(epoch=3, sink="out", since_ms=300),
         waiting={"out": WaitingOutput(records=1, bytes=11)},
         shards={"f": {"0": ShardStatus(watermark_ms=500, event_ms=1_500)}},
         phase=PhaseStatus(name="loading state", unit="bytes", done=3, total=9, eta_ms=2_000),

@@ -15,8 +15,8 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import (
     JobState,
+    OpenPublication,
     OperatorStatus,
-    Publication,
     RestartNote,
     ShardLag,
     write_status,
@@ -440,7 +440,7 @@ def test_metrics_are_what_prometheus_reads_with_the_names_of_the_table():
         'a"b\\c\nd', operators={"op": operator}, lags={"op": {"0": ShardLag(records=3)}},
         lag_records=3, watermark_ms=2_000, updated_ms=500, silent_sources={"op": 400},
         epoch_began_ms=1_000, fixed_ms=2_500,
-        publication=Publication(epoch=3, sink="op", since_ms=600),
+        publication=OpenPublication(epoch=3, sink="op", since_ms=600),
     )  # fmt: skip
     fleet.publish((job, known("gone", state=State.FAILED)), ["a"], [], as_of_ms=1)
     metrics = MetricsText(fleet)

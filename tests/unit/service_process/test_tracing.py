@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.journal import EpochLine, Journal
+from bicycle_runtime.jobs.journal import EpochLine, LineJournal
 from bicycle_runtime.service.errors import TRACING_EXTRA_MISSING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
@@ -84,7 +84,7 @@ def traced(tmp_path):
     put_job(home, "job")
     fleet, figures = Fleet(), ServiceFigures()
     fleet.publish((known("job"),), ["job"], [], as_of_ms=0)
-    journal = Journal(home.folder("job").journal_path, job="job")
+    journal = LineJournal(home.folder("job").journal_path, job="job")
     tracing = Tracing(home, fleet, figures, clock=ManualClock(0))
     return tracing, journal, figures, fleet
 
@@ -131,7 +131,7 @@ def test_a_job_that_came_later_is_told_from_its_first_epoch(receiver, traced, tm
     home = Home(tmp_path / "home")
     put_job(home, "new")
     with tracing:
-        write(Journal(home.folder("new").journal_path, job="new"), line(1), line(2))
+        write(LineJournal(home.folder("new").journal_path, job="new"), line(1), line(2))
         fleet.publish((known("job"), known("new")), ["new"], [], as_of_ms=1)
 
     assert len(receiver.named("epoch")) == 2
@@ -157,7 +157,7 @@ def test_epochs_from_before_the_service_are_not_told_of_a_job_that_had_no_status
     _tracing, _journal, figures, fleet = traced
     home = Home(tmp_path / "home")
     put_job(home, "new")
-    journal = Journal(home.folder("new").journal_path, job="new")
+    journal = LineJournal(home.folder("new").journal_path, job="new")
     write(journal, line(1), line(2))
     with Tracing(home, fleet, figures, clock=ManualClock(2_500)):
         write(journal, line(3))

@@ -3,7 +3,7 @@
 import pytest
 
 from bicycle_runtime.subscriber_server.errors import FILTER_UNREADABLE
-from bicycle_runtime.subscriber_server.filters import Filter
+from bicycle_runtime.subscriber_server.filters import SubscriptionFilter
 from bicycle_sdk.errors import BicycleError
 
 
@@ -30,7 +30,7 @@ from bicycle_sdk.errors import BicycleError
     ],
 )
 def test_a_filter_passes_what_fits_all_of_its_fields(pattern, fits, differs):
-    wanted = Filter(pattern)
+    wanted = SubscriptionFilter(pattern)
 
     assert wanted.passes(fits)
     assert not wanted.passes(differs)
@@ -38,7 +38,7 @@ def test_a_filter_passes_what_fits_all_of_its_fields(pattern, fits, differs):
 
 @pytest.mark.parametrize("payload", [None, 7, "a", ["a"], True])
 def test_what_is_no_object_never_passes(payload):
-    assert not Filter({"a": [{"exists": False}]}).passes(payload)
+    assert not SubscriptionFilter({"a": [{"exists": False}]}).passes(payload)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ def test_what_is_no_object_never_passes(payload):
 )
 def test_what_is_no_filter_is_refused(pattern):
     with pytest.raises(BicycleError) as refusing:
-        Filter(pattern)
+        SubscriptionFilter(pattern)
 
     assert refusing.value.code == FILTER_UNREADABLE.code

@@ -14,7 +14,7 @@ from bicycle_runtime.api.operation_bodies import body_of
 from bicycle_runtime.api.route import TEXT, Route, Shape
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
-from bicycle_runtime.jobs.control.topology import Topology
+from bicycle_runtime.jobs.control.topology import JobTopology
 from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
@@ -222,9 +222,9 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/events", summary="Follow the events of all jobs.",
           handler=jobs.events, answer=str, media="text/event-stream", errors=(429,)),
     Route(method="GET", path="/topology", summary="Show which jobs read and write which streams.",
-          handler=service.topology, answer=Topology),
+          handler=service.topology, answer=JobTopology),
     Route(method="GET", path="/cluster", summary="Show totals over all jobs.",
-          handler=service.cluster, answer=shapes.Cluster),
+          handler=service.cluster, answer=shapes.ClusterTotals),
     Route(method="GET", path="/cluster/workers", summary="List the processes of jobs.",
           handler=service.workers, answer=shapes.WorkerList),
     *(Route(method="GET", path=path, summary="Read the metrics of all jobs.",

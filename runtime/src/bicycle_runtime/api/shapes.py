@@ -14,13 +14,13 @@ from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.service.metrics.metrics import MetricSample
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
-from bicycle_runtime.service.store.history import AuditEntry, Operation, StateChange
+from bicycle_runtime.service.store.history import AuditEntry, JobStateChange, Operation
 from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 
 __all__ = [
     "AuditList",
-    "Cluster",
+    "ClusterTotals",
     "DeadLetterList",
     "EpochList",
     "ErrorAnswer",
@@ -362,7 +362,7 @@ class OperatorSamples(Shape, frozen=True, kw_only=True):
 class StateChangeList(Shape, frozen=True, kw_only=True):
     """Steps in the life of a job, the newest first."""
 
-    items: list[StateChange]
+    items: list[JobStateChange]
 
 
 class PluginList(Shape, frozen=True, kw_only=True):
@@ -437,7 +437,7 @@ class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_field
     checkpoint: dict[str, Any]
 
 
-class Cluster(Shape, frozen=True, kw_only=True):
+class ClusterTotals(Shape, frozen=True, kw_only=True):
     """The totals over all jobs of this home, and the service."""
 
     version: str

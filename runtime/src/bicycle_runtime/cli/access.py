@@ -33,7 +33,7 @@ from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.cli.uploading import job_facts
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
-from bicycle_runtime.jobs.control.topology import Topology, job_node, topology_of
+from bicycle_runtime.jobs.control.topology import JobTopology, job_node, topology_of
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.options import JobRequest
@@ -107,7 +107,7 @@ class JobAccess(Protocol):
     def totals(self) -> dict[str, Any]:
         """Return the totals over all jobs."""
 
-    def topology(self) -> Topology:
+    def topology(self) -> JobTopology:
         """Return the topology of jobs and the streams that they read and write."""
 
 
@@ -173,7 +173,7 @@ class LocalJobs:
         about = {"version": bicycle_runtime.__version__, "home": str(self._home.path)}
         return {**about, "started_ms": None, "uptime_ms": None, **self._view().totals()}
 
-    def topology(self) -> Topology:
+    def topology(self) -> JobTopology:
         return topology_of([job_node(status) for status in list_jobs(self._home)])
 
     def _view(self) -> FleetView:
@@ -249,8 +249,8 @@ class RemoteJobs:
         found: dict[str, Any] = self._remote.get("/cluster")
         return found
 
-    def topology(self) -> Topology:
-        return Topology.from_json(self._remote.get("/topology"))
+    def topology(self) -> JobTopology:
+        return JobTopology.from_json(self._remote.get("/topology"))
 
 
 def reached_jobs() -> JobAccess:

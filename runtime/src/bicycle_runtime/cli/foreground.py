@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.cli.live import LiveStatus
     from bicycle_runtime.jobs.home import Home
     from bicycle_runtime.jobs.options import JobRequest
-    from bicycle_runtime.jobs.running.summary import JobSummary
+    from bicycle_runtime.jobs.running.summary import RunSummary
     from bicycle_runtime.jobs.status import JobStatus
     from bicycle_sdk.clock import Clock
 
@@ -79,7 +79,7 @@ def _ignore(_status: JobStatus) -> None:
     """Ignore a status: log lines show the progress of the job."""
 
 
-def summary_lines(summary: JobSummary) -> list[str]:
+def summary_lines(summary: RunSummary) -> list[str]:
     """Return the summary of a run for people."""
     name = f"{summary.plugin} {summary.plugin_version}"
     lines = [f"job {summary.job} ({name}): {summary.state}"]
@@ -116,7 +116,7 @@ def _output_line(output: Any) -> str:
     return f"  wrote     {amount(output.record_count, 'record')} to {output.connector}{target}"
 
 
-def _loss_lines(summary: JobSummary) -> list[str]:
+def _loss_lines(summary: RunSummary) -> list[str]:
     counts = (
         (summary.skipped_count, "skipped   {} that failed", "record"),
         (summary.dead_letter_count, f"letters   {{}} in {summary.dead_letters}", "dead letter"),

@@ -14,7 +14,7 @@ from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
 from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, show_text
-from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
+from bicycle_runtime.extraction.discovery import InstalledPlugins, PluginRef, discover
 
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.extract import CheckResult
@@ -159,7 +159,7 @@ def lock_command(*, path: Path, output: Path, as_json: bool) -> None:
     show_text(f"{output}: {count} for {title}")
 
 
-def _discover(plugin_env: str | None) -> Discovery:
+def _discover(plugin_env: str | None) -> InstalledPlugins:
     if plugin_env is None:
         return discover()
     # Slow to import, and needed for another environment only.

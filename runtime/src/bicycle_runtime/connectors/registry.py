@@ -34,7 +34,7 @@ __all__ = [
     "Extension",
     "Offer",
     "OfferKind",
-    "Refusal",
+    "RefusedExtension",
     "create_sink",
     "create_source",
     "default_registry",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedExtension:
     """An extension, or one word of it, that cannot be used, and why."""
 
     extension: str
@@ -78,7 +78,7 @@ class ConnectorRegistry:
         self,
         sources: Mapping[str, str],
         sinks: Mapping[str, str],
-        refusals: tuple[Refusal, ...] = (),
+        refusals: tuple[RefusedExtension, ...] = (),
         offers: tuple[Offer, ...] = (),
     ) -> None:
         self.offers = offers
@@ -176,24 +176,24 @@ def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
     2. Each extension is loaded and asked by itself: whatever it raises becomes a refusal.
     """
     sources, sinks = builtin.bicycle_sources(), builtin.bicycle_sinks()
-    refusals: list[Refusal] = []
+    refusals: list[RefusedExtension] = []
     offers: list[Offer] = []
     for extension in sorted(extensions, key=lambda each: each.name):
         try:
             offered, parts = _ask(extension)
         except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
             reason = f"{type(error).__name__}: {error}"
-            refusals.append(Refusal(extension=extension.name, reason=reason))
+            refusals.append(RefusedExtension(extension=extension.name, reason=reason))
             continue
         for table, words in zip((sources, sinks), offered, strict=True):
             for word, target in sorted(words.items()):
                 if table.setdefault(word, target) != target:
                     reason = f"the name {word!r} is already used by {table[word]}"
-                    refusals.append(Refusal(extension=extension.name, reason=reason))
+                    refusals.append(RefusedExtension(extension=extension.name, reason=reason))
         for offer in parts:
             if _is_taken(offer, offers):
                 reason = f"the name {offer.word!r} of {offer.kind} is already used"
-                refusals.append(Refusal(extension=extension.name, reason=reason))
+                refusals.append(RefusedExtension(extension=extension.name, reason=reason))
             else:
                 offers.append(offer)
     return ConnectorRegistry(sources, sinks, tuple(refusals), tuple(offers))

@@ -50,7 +50,7 @@ from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wai
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"]
+__all__ = ["ClusterState", "HostState", "ServedJob", "SparkCluster", "read_state"]
 
 _TIMEOUT_S = 5.0
 _ALIVE = "ALIVE"
@@ -72,7 +72,7 @@ class HostState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+class ServedJob:
     """A job that the master serves, with the cores that it has."""
 
     id: str
@@ -85,7 +85,7 @@ class ClusterState:
     """Workers by host, including dead ones, and running jobs."""
 
     hosts: tuple[HostState, ...]
-    jobs: tuple[JobState, ...]
+    jobs: tuple[ServedJob, ...]
 
     def alive_hosts(self) -> set[str]:
         """Return the hosts that can take work."""
@@ -104,7 +104,7 @@ def read_state(host: str, port: int) -> ClusterState:
         return ClusterState(
             hosts=_hosts(data["workers"]),
             jobs=tuple(
-                JobState(id=job["id"], name=job["name"], cores=job["cores"])
+                ServedJob(id=job["id"], name=job["name"], cores=job["cores"])
                 for job in data["activeapps"]
             ),
         )

@@ -14,7 +14,7 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
-from bicycle_runtime.operators.tasks.worker_cache import Worker
+from bicycle_runtime.operators.tasks.worker_cache import TaskWorker
 from bicycle_sdk.call_threads import CallThread
 
 __all__ = ["LocalExecutor"]
@@ -30,7 +30,7 @@ class LocalExecutor:
     def __init__(self, adapt: Callable[[Program], None] | None = None) -> None:
         self.adapt = adapt
         self._image: JobImage | None = None
-        self._worker: Worker | None = None
+        self._worker: TaskWorker | None = None
         self._folder: str | None = None
         self._thread = CallThread()
 
@@ -38,7 +38,7 @@ class LocalExecutor:
         if self._worker is not None:
             self._thread.call(self._worker.close)
         self._image = image.with_state_folder(self._state_folder)
-        self._worker = Worker(self._image, adapt=self.adapt)
+        self._worker = TaskWorker(self._image, adapt=self.adapt)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         return self._thread.call(self._run, orders)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bicycle_runtime.extraction.errors import RESULT_TOO_LARGE
-from bicycle_runtime.extraction.loading import Answer, Loading, Target
+from bicycle_runtime.extraction.loading import Answer, Loading, LoadTarget
 from bicycle_runtime.extraction.undeclared import guard_imports
 from bicycle_runtime.extraction.wire import (
     GREETING,
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> NoReturn:
     memory_bytes = int(request["memory_bytes"])
     lift_limit = _limit_memory(memory_bytes)
     loading = Loading(
-        Target(**request["target"]),
+        LoadTarget(**request["target"]),
         announce=lambda phase: write(dump, f"{PHASE_PREFIX}{phase}\n".encode()),
         memory_bytes=memory_bytes,
         lift_limit=lift_limit,
@@ -122,7 +122,7 @@ def _limit_memory(size_bytes: int) -> Callable[[], None]:
     return lift
 
 
-def _frame(answer: Answer, target: Target, size_max: int) -> bytes:
+def _frame(answer: Answer, target: LoadTarget, size_max: int) -> bytes:
     size = sum(len(blob) for blob in answer.blobs.values())
     frame = encode_frame(answer.header, list(answer.blobs.values()))
     if len(frame) <= size_max:

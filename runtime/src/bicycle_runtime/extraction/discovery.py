@@ -23,7 +23,7 @@ from bicycle_runtime.extraction.requirement import sdk_specifier
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 
-__all__ = ["Discovery", "PluginRef", "Refusal", "discover"]
+__all__ = ["InstalledPlugins", "PluginRef", "RefusedPlugin", "discover"]
 
 _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(?:\[[^\]]*\])?")
 
@@ -58,7 +58,7 @@ class PluginRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedPlugin:
     """An installed plugin that cannot be used, with the distributions that bring it."""
 
     name: str
@@ -67,11 +67,11 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class InstalledPlugins:
     """The installed plugins, sorted by name: usable ones, and refused ones."""
 
     found: tuple[PluginRef, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[RefusedPlugin, ...]
 
     def find(self, name: str) -> PluginRef:
         """Return the plugin of this name.
@@ -100,7 +100,7 @@ class Discovery:
         )
 
 
-def discover(path: list[str] | None = None) -> Discovery:
+def discover(path: list[str] | None = None) -> InstalledPlugins:
     """Find all plugins in the metadata of installed distributions, without imports.
 
     Args:
@@ -111,22 +111,22 @@ def discover(path: list[str] | None = None) -> Discovery:
         What was found and what was refused, each sorted by name.
     """
     candidates: dict[str, list[PluginRef]] = {}
-    refused: list[Refusal] = []
+    refused: list[RefusedPlugin] = []
     for item in _candidates(sys.path if path is None else path):
-        if isinstance(item, Refusal):
+        if isinstance(item, RefusedPlugin):
             refused.append(item)
         else:
             candidates.setdefault(item.name, []).append(item)
     refused += [_conflict(refs) for refs in candidates.values() if len(refs) > 1]
     taken = {refusal.name for refusal in refused}
     found = [refs[0] for name, refs in candidates.items() if name not in taken]
-    return Discovery(
+    return InstalledPlugins(
         found=tuple(sorted(found, key=lambda ref: ref.name)),
         refused=tuple(sorted(refused, key=lambda refusal: (refusal.name, refusal.sources))),
     )
 
 
-def _candidates(path: list[str]) -> Iterator[PluginRef | Refusal]:
+def _candidates(path: list[str]) -> Iterator[PluginRef | RefusedPlugin]:
     seen: set[str] = set()
     for dist in importlib_metadata.distributions(path=path):
         lines = _entry_lines(dist)
@@ -183,7 +183,7 @@ class _Source:
     def text(self) -> str:
         return f"{self.name} {self.version} ({self.location})"
 
-    def candidate(self, line: str) -> PluginRef | Refusal:
+    def candidate(self, line: str) -> PluginRef | RefusedPlugin:
         name, equals, target = (part.strip() for part in line.partition("="))
         match = _TARGET.fullmatch(target)
         if self.problem is not None:
@@ -206,24 +206,24 @@ class _Source:
             sdk_requirement=self.sdk_requirement,
         )
 
-    def _refuse(self, name: str, reason: str) -> Refusal:
-        return Refusal(name=name, reason=reason, sources=(self.text,))
+    def _refuse(self, name: str, reason: str) -> RefusedPlugin:
+        return RefusedPlugin(name=name, reason=reason, sources=(self.text,))
 
 
 def _are_identifiers(*dotted_names: str) -> bool:
     return all(part.isidentifier() for name in dotted_names for part in name.split("."))
 
 
-def _conflict(refs: list[PluginRef]) -> Refusal:
+def _conflict(refs: list[PluginRef]) -> RefusedPlugin:
     sources = tuple(sorted(f"{ref.dist} ({ref.location})" for ref in refs))
-    return Refusal(
+    return RefusedPlugin(
         name=refs[0].name,
         reason=f"{len(refs)} entry points have this name: {', '.join(sources)}",
         sources=sources,
     )
 
 
-def _refusal_error(refusal: Refusal) -> BicycleError:
+def _refusal_error(refusal: RefusedPlugin) -> BicycleError:
     return PLUGIN_REFUSED(
         name=refusal.name,
         reason=refusal.reason,

@@ -45,7 +45,7 @@ from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 from bicycle_sdk.plugin import build, fill_parameters, parameter_schema
 
-__all__ = ["Answer", "Loading", "Target"]
+__all__ = ["Answer", "LoadTarget", "Loading"]
 
 _MARK = "__bicycle_plugin__"
 _TEXT_LENGTH_MAX = 10_000
@@ -53,7 +53,7 @@ _RECURSION_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class LoadTarget:
     """The object to load, from the parent's ``PluginRef``."""
 
     name: str
@@ -94,7 +94,7 @@ class Loading:
 
     def __init__(
         self,
-        target: Target,
+        target: LoadTarget,
         *,
         announce: Callable[[str], object],
         memory_bytes: int,
@@ -351,7 +351,7 @@ def _text(error: BaseException) -> str:
     return error_text(error)[:_TEXT_LENGTH_MAX]
 
 
-def _function_dists(payloads: Iterable[Any], target: Target) -> list[str]:
+def _function_dists(payloads: Iterable[Any], target: LoadTarget) -> list[str]:
     """Return the distributions that provide function classes of other plugins."""
     own = target.module.partition(".")[0]
     classes = {type(each) for each in payloads if isinstance(each, FunctionObject)}

@@ -34,8 +34,8 @@ from bicycle_runtime.records.by_value import forget_decoding, name_class, reduce
 
 __all__ = [
     "CANONICAL_OBJECT_COUNT_MAX",
+    "NotShippableError",
     "PayloadWriter",
-    "RefusedError",
     "Shipping",
     "WrittenPayload",
 ]
@@ -47,7 +47,7 @@ _PythonPickler: Any = pickle._Pickler
 Shipping = Literal["by reference", "by value"]
 
 
-class RefusedError(Exception):
+class NotShippableError(Exception):
     """An object that must not be sent, although it could be pickled. The argument says why."""
 
 
@@ -154,7 +154,9 @@ class _Rules:
             RefusedError: it must not travel.
         """
         if isinstance(value, type(os.environ)):
-            raise RefusedError("it is the environment of this machine, which may contain secrets")
+            raise NotShippableError(
+                "it is the environment of this machine, which may contain secrets"
+            )
         if isinstance(value, types.FunctionType) or issubclass(type(value), type):
             self._examine_code(value)
         elif isinstance(value, types.ModuleType):
@@ -170,7 +172,7 @@ class _Rules:
             self._require_importable(module.__name__)
             return
         if value.__module__ == "__main__" and not self.writer.is_loaded_here:
-            raise RefusedError("it is defined in __main__, which does not exist on workers")
+            raise NotShippableError("it is defined in __main__, which does not exist on workers")
         self.has_code = True
         forget_decoding(value)
         if isinstance(value, type):
@@ -181,7 +183,7 @@ class _Rules:
             return
         problem = self.writer.search.problem(module_name)
         if problem is not None:
-            raise RefusedError(problem)
+            raise NotShippableError(problem)
 
     def reduce_code(self, code: types.CodeType) -> Any:
         """Reduce a code object with a file name that is the same on every machine."""

@@ -15,7 +15,7 @@ import msgspec
 
 from bicycle_sdk.logging import log_event
 
-__all__ = ["EpochLine", "Journal", "JournalTail", "recent_lines"]
+__all__ = ["EpochLine", "JournalTail", "LineJournal", "recent_lines"]
 
 _LOG = logging.getLogger(__name__)
 _BYTES_MAX = 4 << 20
@@ -49,7 +49,7 @@ class EpochLine(msgspec.Struct, kw_only=True, omit_defaults=True):
         )  # fmt: skip
 
 
-class Journal:
+class LineJournal:
     """Appends lines, two a second at most; more frequent ones are merged into one.
 
     Args:

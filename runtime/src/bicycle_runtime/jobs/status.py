@@ -23,9 +23,9 @@ __all__ = [
     "HotKey",
     "JobState",
     "JobStatus",
+    "OpenPublication",
     "OperatorStatus",
     "PhaseStatus",
-    "Publication",
     "RestartNote",
     "RestartPlan",
     "ShardLag",
@@ -162,7 +162,7 @@ class WaitingOutput(msgspec.Struct, kw_only=True):
     visible_ms: int | None = None
 
 
-class Publication(msgspec.Struct, kw_only=True):
+class OpenPublication(msgspec.Struct, kw_only=True):
     """A sink that publishes an epoch, and since when (ms since 1970)."""
 
     epoch: int
@@ -311,7 +311,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     waiting: dict[str, WaitingOutput] = {}
     silent_storage_ms: int | None = None
     storage_reason: str = ""
-    publication: Publication | None = None
+    publication: OpenPublication | None = None
     fixed_ms: float | None = None
     guarantee: GuaranteeStatus | None = None
     phases_ms: dict[str, float] = {}

@@ -12,16 +12,16 @@ import errno
 import socket
 from typing import Any
 
-from bicycle_runtime.service.users.connections import Connection, Connections
+from bicycle_runtime.service.users.connections import Connections, OpenConnection
 
-__all__ = ["Listener"]
+__all__ = ["ListeningSocket"]
 
 # Of a flood of connections no more are accepted between two looks at requests.
 _ACCEPTED_AT_ONCE = 16
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Listener(socket.socket):
+class ListeningSocket(socket.socket):
     """A listening socket.
 
     Attributes:
@@ -33,7 +33,7 @@ class Listener(socket.socket):
     def __init__(self, *words: Any, **more: Any) -> None:
         super().__init__(*words, **more)
         self.connections = Connections()
-        self._by_peer: dict[Any, Connection] = {}
+        self._by_peer: dict[Any, OpenConnection] = {}
         self._accepted_count = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -60,7 +60,7 @@ class Listener(socket.socket):
         accepted.attach(self, peer)
         return accepted, peer
 
-    def connection_of(self, peer: Any) -> Connection:
+    def connection_of(self, peer: Any) -> OpenConnection:
         """Return the connection that was accepted from a peer, and is not closed yet."""
         return self._by_peer[peer]
 
@@ -77,10 +77,10 @@ class Listener(socket.socket):
 class _Accepted(socket.socket):
     """A connection that its listener hears of when it is closed."""
 
-    _listener: Listener | None = None
+    _listener: ListeningSocket | None = None
     _peer: Any = None
 
-    def attach(self, listener: Listener, peer: Any) -> None:
+    def attach(self, listener: ListeningSocket, peer: Any) -> None:
         """Set the listener to notify."""
         self._listener, self._peer = listener, peer
 

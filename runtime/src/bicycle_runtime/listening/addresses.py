@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
 __all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
@@ -20,7 +20,7 @@ __all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
 _BACKLOG = 128
 
 
-def listen(host: str, port: int, *, missing: str | None) -> Listener:
+def listen(host: str, port: int, *, missing: str | None) -> ListeningSocket:
     """Return a socket that listens on an address, and counts connections.
 
     Args:
@@ -35,7 +35,7 @@ def listen(host: str, port: int, *, missing: str | None) -> Listener:
     family, kind, protocol, each = require_safe(host, port, missing=missing)
     # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
     # and an answer would else wait 40 ms between head and body.
-    listener = Listener(family, kind, protocol)
+    listener = ListeningSocket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(each)

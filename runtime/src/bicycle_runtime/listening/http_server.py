@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.doors import common_name
 
 __all__ = ["serve"]
@@ -35,7 +35,7 @@ class _Protocol(H11Protocol):
 
     _waiting: asyncio.TimerHandle | None = None
 
-    def __init__(self, *, listener: Listener, **words: Any) -> None:
+    def __init__(self, *, listener: ListeningSocket, **words: Any) -> None:
         super().__init__(**words)
         self._listener = listener
 
@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
 
 async def serve(
     app: ASGIApp,
-    listener: Listener,
+    listener: ListeningSocket,
     *,
     closing: asyncio.Event,
     on_ready: Callable[[], None],

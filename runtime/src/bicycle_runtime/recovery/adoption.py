@@ -21,7 +21,7 @@ import msgspec
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.layouts.paths import CONNECTORS, JOB_FILE, RESTORE_CLAIM, STAGED, STATE
 from bicycle_runtime.recovery.copying import (
-    Wanted,
+    FileToCopy,
     copy_files,
     link_files,
     settle_links,
@@ -47,7 +47,7 @@ from bicycle_runtime.recovery.savepoints import (
 from bicycle_runtime.state.sealed.refs import with_mark
 
 __all__ = [
-    "Origin",
+    "AdoptedEpoch",
     "adopt",
     "find_origin",
     "fork",
@@ -62,7 +62,7 @@ _OWN_FOLDERS = (STATE, STAGED, CONNECTORS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class AdoptedEpoch:
     """The epoch that a job starts from: its storage, and whether it is a savepoint."""
 
     storage: Storage
@@ -77,7 +77,7 @@ class Origin:
         return graph if isinstance(graph, dict) else None
 
 
-def find_origin(storage: Storage) -> Origin:
+def find_origin(storage: Storage) -> AdoptedEpoch:
     """Return the epoch that a savepoint, or a checkpoint directory, offers.
 
     Raises:
@@ -87,12 +87,14 @@ def find_origin(storage: Storage) -> Origin:
     try:
         epoch = read_savepoint(storage).epoch
     except SavepointMissingError:
-        return Origin(storage=storage, manifest=_newest_published(storage), is_savepoint=False)
+        return AdoptedEpoch(
+            storage=storage, manifest=_newest_published(storage), is_savepoint=False
+        )
     manifest = EpochHistory(storage).manifest(epoch)
-    return Origin(storage=storage, manifest=manifest, is_savepoint=True)
+    return AdoptedEpoch(storage=storage, manifest=manifest, is_savepoint=True)
 
 
-def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
+def adopt(origin: AdoptedEpoch, target: Storage, *, job: str) -> Manifest:
     """Make an epoch the last one of a job without epochs, which must not run."""
     refuse_occupied(target)
     _claim(target)
@@ -172,7 +174,7 @@ def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], N
     return taken.epoch
 
 
-def _needed_files(storage: Storage, manifest: Manifest) -> list[Wanted]:
+def _needed_files(storage: Storage, manifest: Manifest) -> list[FileToCopy]:
     """Return the files of state and feedback of an epoch."""
     paths = manifest.state_paths() | manifest.feedback_paths()
     return [file for file in content_of(storage, manifest.epoch).fixed if file.path in paths]
@@ -190,7 +192,7 @@ def _without_unfinished_bases(manifest: Manifest) -> Manifest:
     return replace(manifest, states=states)
 
 
-def _bring(source: Storage, target: Storage, files: Sequence[Wanted]) -> None:
+def _bring(source: Storage, target: Storage, files: Sequence[FileToCopy]) -> None:
     """Link or copy immutable files; existing ones are left unchanged."""
     missing = [file for file in files if not _has(target, file)]
     left = link_files(source, target, missing)
@@ -198,14 +200,14 @@ def _bring(source: Storage, target: Storage, files: Sequence[Wanted]) -> None:
     copy_files(source, target, left)
 
 
-def _has(storage: Storage, file: Wanted) -> bool:
+def _has(storage: Storage, file: FileToCopy) -> bool:
     try:
         return storage.size(file.path) == file.byte_count
     except ObjectMissingError:
         return False
 
 
-def is_adopted(origin: Origin, target: Storage) -> bool:
+def is_adopted(origin: AdoptedEpoch, target: Storage) -> bool:
     """Return whether an epoch was adopted, and no other was sealed since."""
     history = EpochHistory(target)
     if history.epochs() != [origin.manifest.epoch] or target.url == origin.storage.url:
@@ -249,7 +251,7 @@ def _claim(target: Storage) -> None:
     target.write(RESTORE_CLAIM, b"")
 
 
-def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
+def _content(origin: AdoptedEpoch) -> tuple[Content, list[FileToCopy]]:
     """Return the files of an epoch and the two that make it count.
 
     A savepoint records size and checksum of everything, also of connectors' files.
@@ -257,10 +259,10 @@ def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
     content = content_of(origin.storage, origin.manifest.epoch)
     paths = epoch_paths(origin.manifest.epoch)
     if not origin.is_savepoint:
-        return content, [Wanted(path=path) for path in paths]
+        return content, [FileToCopy(path=path) for path in paths]
     recorded = {file.path: wanted_copy(file) for file in read_savepoint(origin.storage).files}
 
-    def known(path: str) -> Wanted:
+    def known(path: str) -> FileToCopy:
         if path not in recorded:
             problem = "it is not listed in savepoint.json"
             raise COPY_REFUSED(path=path, url=origin.storage.url, problem=problem)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bicycle_runtime.layouts.manifest import CHECKPOINT_MAGIC, CHECKPOINT_VERSION
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
-from bicycle_runtime.recovery.fields import FieldReader, FileForm, text_field, u32_field, u64_field
+from bicycle_runtime.recovery.fields import FieldParser, FileForm, text_field, u32_field, u64_field
 
 __all__ = ["decode_checkpoint", "encode_checkpoint"]
 
@@ -44,7 +44,7 @@ def decode_checkpoint(data: bytes) -> CheckpointState:
     Raises:
         CheckpointFormatError: the file is cut, changed, no checkpoint, or of another version.
     """
-    reader = FieldReader(data, end=_FORM.body_size(data))
+    reader = FieldParser(data, end=_FORM.body_size(data))
     state = read_state(reader, "", created_at_ms=0)
     stream_id = reader.text()
     checkpoint_id = CheckpointId(stream_id, state.id.sequence, created_at_ms=reader.u64())

@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from bicycle_runtime.recovery.fields import (
     U64_MAX,
-    FieldReader,
+    FieldParser,
     require_bounded,
     text_field,
     u32_field,
@@ -152,7 +152,7 @@ class CheckpointState:
             CheckpointFormatError: the data is cut (with the missing part and its place) or a name
                 is not UTF-8; when strict also, a name occurs twice or bytes are left over.
         """
-        reader = FieldReader(data)
+        reader = FieldParser(data)
         created_at_ms = clock.now_ms()
         state = read_state(reader, stream_id, created_at_ms=created_at_ms, is_strict=is_strict)
         if is_strict:
@@ -161,7 +161,7 @@ class CheckpointState:
 
 
 def read_state(
-    reader: FieldReader, stream_id: str, *, created_at_ms: int, is_strict: bool = True
+    reader: FieldParser, stream_id: str, *, created_at_ms: int, is_strict: bool = True
 ) -> CheckpointState:
     """Read one state from the front of the data, and leave the rest.
 

@@ -27,7 +27,7 @@ from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Wanted", "copy_files", "folder_of", "link_files", "read_back", "settle_links"]
+__all__ = ["FileToCopy", "copy_files", "folder_of", "link_files", "read_back", "settle_links"]
 
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 8
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class FileToCopy:
     """A file to copy with its recorded size and checksums, or None for each."""
 
     path: str
@@ -53,7 +53,7 @@ def folder_of(storage: Storage, path: str) -> Storage:
 
 
 def copy_files(
-    source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
+    source: Storage, target: Storage, files: Iterable[FileToCopy], *, is_digested: bool = False
 ) -> list[CopiedFile]:
     """Copy files to the same paths, in order, with their digests if requested.
 
@@ -64,7 +64,7 @@ def copy_files(
     return _in_threads(partial(_copy, source, target, is_digested=is_digested), files)
 
 
-def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+def read_back(storage: Storage, files: Iterable[FileToCopy]) -> list[CopiedFile]:
     """Read files completely, and check them against their records.
 
     Raises:
@@ -74,7 +74,7 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
 
 
 def settle_links(
-    source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
+    source: Storage, target: Storage, files: Iterable[FileToCopy], *, is_digested: bool = False
 ) -> list[CopiedFile]:
     """Check linked files, and make their names durable in a power cut.
 
@@ -89,7 +89,7 @@ def settle_links(
     return found
 
 
-def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[Wanted]:
+def link_files(source: Storage, target: Storage, files: Iterable[FileToCopy]) -> list[FileToCopy]:
     """Link immutable files to the same paths, in time independent of their size.
 
     They count once ``settle_links`` has proved them.
@@ -121,14 +121,14 @@ def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:
         pool.shutdown(cancel_futures=True)
 
 
-def _copy(source: Storage, target: Storage, wanted: Wanted, *, is_digested: bool) -> CopiedFile:
+def _copy(source: Storage, target: Storage, wanted: FileToCopy, *, is_digested: bool) -> CopiedFile:
     if _is_copied_there(source, target, wanted):
         return _read(target, source, wanted, is_digested=is_digested)
     with _open(source, wanted) as stream, target.open_write(wanted.path) as copy:
         return _stream(source, wanted, stream, copy.write, is_digested=is_digested)
 
 
-def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
+def _is_copied_there(source: Storage, target: Storage, wanted: FileToCopy) -> bool:
     """Copy a file on the server between two S3 locations; return whether it did."""
     if not (isinstance(source, S3Storage) and isinstance(target, S3Storage)):
         return False
@@ -139,7 +139,7 @@ def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
 
 
 def _read(
-    storage: Storage, source: Storage, wanted: Wanted, *, is_digested: bool = False
+    storage: Storage, source: Storage, wanted: FileToCopy, *, is_digested: bool = False
 ) -> CopiedFile:
     """Read a file completely; errors name its source."""
     with _open(storage, wanted) as stream:
@@ -147,7 +147,7 @@ def _read(
 
 
 @contextlib.contextmanager
-def _open(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
+def _open(storage: Storage, wanted: FileToCopy) -> Iterator[BinaryIO]:
     try:
         stream = storage.open_read(wanted.path)
     except ObjectMissingError:
@@ -157,7 +157,7 @@ def _open(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
 
 
 def _stream(
-    storage: Storage, wanted: Wanted, stream: BinaryIO, take: Callable[[bytes], object],
+    storage: Storage, wanted: FileToCopy, stream: BinaryIO, take: Callable[[bytes], object],
     *, is_digested: bool,
 ) -> CopiedFile:  # fmt: skip
     """Pass a file on block by block; raising here leaves no file at the other end."""
@@ -182,10 +182,12 @@ def _stream(
     return CopiedFile(wanted.path, byte_count, checksum, found)
 
 
-def _refusal(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
+def _refusal(storage: Storage, wanted: FileToCopy, problem: str) -> BicycleError:
     return COPY_REFUSED(path=wanted.path, url=storage.url, problem=problem)
 
 
-def wanted_copy(file: CopiedFile) -> Wanted:
+def wanted_copy(file: CopiedFile) -> FileToCopy:
     """Return the expected copy of a copied file."""
-    return Wanted(path=file.path, byte_count=file.byte_count, crc32=file.crc32, sha256=file.sha256)
+    return FileToCopy(
+        path=file.path, byte_count=file.byte_count, crc32=file.crc32, sha256=file.sha256
+    )

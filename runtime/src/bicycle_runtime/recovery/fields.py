@@ -22,7 +22,7 @@ from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFo
 
 __all__ = [
     "U64_MAX",
-    "FieldReader",
+    "FieldParser",
     "FileForm",
     "require_bounded",
     "text_field",
@@ -37,7 +37,7 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
 
-class FieldReader:
+class FieldParser:
     """Takes fields off the front of data.
 
     Args:

@@ -39,7 +39,7 @@ from bicycle_runtime.recovery.errors import (
     ManifestError,
     ManifestVersionError,
 )
-from bicycle_runtime.recovery.fields import FieldReader, FileForm
+from bicycle_runtime.recovery.fields import FieldParser, FileForm
 from bicycle_runtime.state.sealed.refs import objects_of
 
 __all__ = ["Manifest", "decode_manifest", "encode_manifest"]
@@ -160,7 +160,7 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
             elsewhere.
     """
     try:
-        reader = FieldReader(data, end=_FORM.body_size(data))
+        reader = FieldParser(data, end=_FORM.body_size(data))
         state = read_state(reader, _NO_STREAM, created_at_ms=0)
         reader.finish()
     except CheckpointFormatError as error:

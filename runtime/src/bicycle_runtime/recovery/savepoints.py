@@ -41,7 +41,7 @@ from bicycle_runtime.layouts.paths import (
 )
 from bicycle_runtime.layouts.savepoint import SAVEPOINT_VERSION, CopiedFile, Savepoint
 from bicycle_runtime.recovery.copying import (
-    Wanted,
+    FileToCopy,
     copy_files,
     link_files,
     read_back,
@@ -84,8 +84,8 @@ class Content:
     """The files of one epoch: immutable ones, and connectors' changing ones."""
 
     manifest: Manifest
-    fixed: tuple[Wanted, ...]
-    changing: tuple[Wanted, ...]
+    fixed: tuple[FileToCopy, ...]
+    changing: tuple[FileToCopy, ...]
 
 
 class SavepointWriter:
@@ -162,7 +162,7 @@ class SavepointWriter:
         """Remove the written files."""
         _remove(self._target)
 
-    def _copy(self, files: Iterable[Wanted]) -> list[CopiedFile]:
+    def _copy(self, files: Iterable[FileToCopy]) -> list[CopiedFile]:
         is_digested = self._sign is not None
         return copy_files(self._source, self._target, files, is_digested=is_digested)
 
@@ -220,11 +220,11 @@ def content_of(storage: Storage, epoch: int) -> Content:
     known = dict(_recorded_files(manifest))
     staged = {path: file for path, file in _named_files(manifest.sinks) if storage.exists(path)}
     needed = manifest.state_paths() | manifest.feedback_paths()
-    fixed = {path: known.get(path, Wanted(path=path)) for path in needed} | staged
+    fixed = {path: known.get(path, FileToCopy(path=path)) for path in needed} | staged
     return Content(
         manifest=manifest,
         fixed=tuple(fixed[path] for path in sorted(fixed)),
-        changing=tuple(Wanted(path=path) for path in storage.list(CONNECTORS)),
+        changing=tuple(FileToCopy(path=path) for path in storage.list(CONNECTORS)),
     )
 
 
@@ -311,7 +311,7 @@ def _remove(storage: Storage) -> None:
             storage.local_path("").rmdir()
 
 
-def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
+def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, FileToCopy]]:
     """Yield the manifest's records of state and feedback files."""
     for state in manifest.states.values():
         for part in state.ranges:
@@ -322,7 +322,7 @@ def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
             yield file.path, _wanted_file(file.path, file.byte_count, file.crc32)
 
 
-def _named_files(state: Any) -> Iterator[tuple[str, Wanted]]:
+def _named_files(state: Any) -> Iterator[tuple[str, FileToCopy]]:
     """Yield the staged files in states, with their recorded sizes and checksums.
 
     Published output of an epoch is not there any more, and is not needed: the rest waits for a
@@ -337,19 +337,19 @@ def _named_files(state: Any) -> Iterator[tuple[str, Wanted]]:
         for value in state:
             yield from _named_files(value)
     elif isinstance(state, str) and state.startswith(_STAGED):
-        yield state, Wanted(path=state)
+        yield state, FileToCopy(path=state)
 
 
-def _wanted_file(path: str, byte_count: int | None, checksum: int | None) -> Wanted:
-    return Wanted(path=path, byte_count=byte_count, crc32=checksum)
+def _wanted_file(path: str, byte_count: int | None, checksum: int | None) -> FileToCopy:
+    return FileToCopy(path=path, byte_count=byte_count, crc32=checksum)
 
 
-def _whole(path: str) -> Wanted:
-    return Wanted(path=path)
+def _whole(path: str) -> FileToCopy:
+    return FileToCopy(path=path)
 
 
-def _present(storage: Storage, path: str) -> list[Wanted]:
-    return [Wanted(path=path)] if storage.exists(path) else []
+def _present(storage: Storage, path: str) -> list[FileToCopy]:
+    return [FileToCopy(path=path)] if storage.exists(path) else []
 
 
 def epoch_paths(epoch: int) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
-from bicycle_runtime.jobs.control.topology import JobNode, Topology, job_node, topology_of
+from bicycle_runtime.jobs.control.topology import JobNode, JobTopology, job_node, topology_of
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, recent_lines
@@ -143,7 +143,7 @@ class Readings:
             **_plain_graph(view, status),
         }
 
-    def topology(self, jobs: Iterable[KnownJob]) -> Topology:
+    def topology(self, jobs: Iterable[KnownJob]) -> JobTopology:
         """Return the topology of some jobs and the streams that they read and write."""
         nodes = {known.status.id: self._node(known.status) for known in jobs}
         there = self._fleet.view.by_id

@@ -25,14 +25,14 @@ from bicycle_runtime.service.users.errors import LOCATION_TAKEN
 from bicycle_runtime.service.users.roles import Identity, Role, require_all_owners
 
 if TYPE_CHECKING:
-    from bicycle_runtime.jobs.control.topology import Topology
+    from bicycle_runtime.jobs.control.topology import JobTopology
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.jobs.status import JobStatus
     from bicycle_runtime.service.plugins.uploaded_plugins import InstallFacts
     from bicycle_runtime.service.plugins.wheels import UploadedPlugin
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.store.history import AuditEntry, Event, Operation
-    from bicycle_runtime.service.users.connections import Connection
+    from bicycle_runtime.service.users.connections import OpenConnection
     from bicycle_runtime.service.users.owners import Quota
     from bicycle_runtime.service.watching.fleet import Change, FleetView
     from bicycle_runtime.service.watching.summaries import KnownJob
@@ -59,7 +59,7 @@ class Scope:
 
     def __init__(
         self, service: Service, identity: Identity, *, address: str = "",
-        connection: Connection | None = None,
+        connection: OpenConnection | None = None,
     ) -> None:  # fmt: skip
         self.service = service
         self.identity = identity
@@ -140,7 +140,7 @@ class Scope:
             lambda: [each for name in names for each in known_savepoints(home, name)]
         )  # fmt: skip
 
-    async def topology(self) -> Topology:
+    async def topology(self) -> JobTopology:
         """Return the topology of their jobs and the streams that these read and write."""
         jobs = self.view.jobs
         return await self.service.slow(self.service.readings.topology, jobs)

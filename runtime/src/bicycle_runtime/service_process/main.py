@@ -23,7 +23,7 @@ from bicycle_runtime.api.application import build_application
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.listening.doors import Doors, missing_of
 from bicycle_runtime.listening.http_server import serve
@@ -66,7 +66,7 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
 
 
 async def _serve(
-    home: Home, listener: Listener, host: str, *, doors: Doors, context: SSLContext | None
+    home: Home, listener: ListeningSocket, host: str, *, doors: Doors, context: SSLContext | None
 ) -> None:
     hosts = hosts_of(listener, host, names=doors.names, is_tls=context is not None)
     address = service_folder(home) / "address.json"

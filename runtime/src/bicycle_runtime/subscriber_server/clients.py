@@ -26,26 +26,26 @@ from bicycle_runtime.subscriber_server.errors import (
 )
 from bicycle_runtime.subscriber_server.feeds import Feed, Item, batches_past_damage
 from bicycle_runtime.subscriber_server.figures import SubscriberFigures
-from bicycle_runtime.subscriber_server.filters import Filter
+from bicycle_runtime.subscriber_server.filters import SubscriptionFilter
 from bicycle_runtime.subscriber_server.options import SubscriberOptions
 from bicycle_runtime.subscriber_server.requests import After, Begin, Subscribe, begin_of
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams import END, At, StreamError, StreamKey
 
-__all__ = ["Client", "Connection"]
+__all__ = ["Client", "ClientConnection"]
 
 _REPLIES_MAX = 100
 _YIELD_EVERY = 100
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """The connection to a client."""
 
     async def send(self, message: bytes, *, text: bool) -> None:
         """Send a frame, once there is room for it; raise when the client is gone."""
 
 
-class Subscription:
+class ClientSubscription:
     """A client's subscription to one stream.
 
     Args:
@@ -70,7 +70,7 @@ class Subscription:
         self.feed = feed
         self.key = key
         self.head = b'{"op":"message","id":%s,' % json.dumps(request.id).encode()
-        self.filter = Filter.of(request.filter)
+        self.filter = SubscriptionFilter.of(request.filter)
         self.is_over = False
         self.is_muted = False
         self.skipped_count = 0
@@ -143,20 +143,20 @@ class Client:
     """
 
     def __init__(
-        self, connection: Connection, feeds: Mapping[str, Feed], *, options: SubscriberOptions,
-        figures: SubscriberFigures, turns: asyncio.Semaphore,
+        self, connection: ClientConnection, feeds: Mapping[str, Feed],
+        *, options: SubscriberOptions, figures: SubscriberFigures, turns: asyncio.Semaphore,
     ) -> None:  # fmt: skip
         self._connection = connection
         self._feeds = feeds
         self._options = options
         self._figures = figures
         self._turns = turns
-        self._subscriptions: dict[str, Subscription] = {}
-        self._queue: deque[tuple[Subscription, Item] | bytes] = deque()
+        self._subscriptions: dict[str, ClientSubscription] = {}
+        self._queue: deque[tuple[ClientSubscription, Item] | bytes] = deque()
         self._message_count = 0
         self._byte_count = 0
-        self._behind: deque[Subscription] = deque()
-        self._skipping: set[Subscription] = set()
+        self._behind: deque[ClientSubscription] = deque()
+        self._skipping: set[ClientSubscription] = set()
         self._wake = asyncio.Event()
         self._sent = asyncio.Event()
         # Since when the last frame waits for room; None while none does.
@@ -185,7 +185,7 @@ class Client:
             raise feed.end_error
         key = StreamKey(request.stream)
         sent = self._figures.sent.labels(key)
-        subscription = Subscription(self, request, feed=feed, key=key, begin=begin, sent=sent)
+        subscription = ClientSubscription(self, request, feed=feed, key=key, begin=begin, sent=sent)
         self._subscriptions[request.id] = subscription
         self._figures.subscriptions.inc()
         self.reply({"op": "subscribed", "id": request.id, "stream": key})
@@ -208,7 +208,7 @@ class Client:
         self._forget(subscription)
         self.reply({"op": "unsubscribed", "id": name})
 
-    def end(self, subscription: Subscription, error: BicycleError | None) -> None:
+    def end(self, subscription: ClientSubscription, error: BicycleError | None) -> None:
         """End a subscription after its queued messages, with the reason."""
         if subscription.is_over:
             return
@@ -222,7 +222,7 @@ class Client:
             self._forget(subscription)
         self._queue.clear()
 
-    def put(self, subscription: Subscription, item: Item) -> None:
+    def put(self, subscription: ClientSubscription, item: Item) -> None:
         """Queue a message, or apply the policy for slow clients."""
         options = self._options
         size = len(item.body)
@@ -283,7 +283,7 @@ class Client:
         await self._connection.send(frame, text=True)
         self.waits_since_s = None
 
-    async def _catch_up(self, subscription: Subscription) -> None:
+    async def _catch_up(self, subscription: ClientSubscription) -> None:
         """Send past messages, and newer ones, until the client has caught up."""
         await self._take_turn()
         self._figures.catching_up.inc()
@@ -318,7 +318,7 @@ class Client:
             raise
 
     async def _send_past(
-        self, subscription: Subscription, begin: Any, shard_id: int | None
+        self, subscription: ClientSubscription, begin: Any, shard_id: int | None
     ) -> None:
         async with subscription.feed.past(subscription.key, begin, shard_id) as consumer:
             if consumer is None:
@@ -339,7 +339,7 @@ class Client:
                 # Other subscriptions of this client do not wait for this one.
                 await self._send_queue()
 
-    def _overflow(self, subscription: Subscription, item: Item) -> None:
+    def _overflow(self, subscription: ClientSubscription, item: Item) -> None:
         slow = self._options.slow
         if slow == "disconnect":
             self.drop_reason = self.drop_reason or "slow"
@@ -353,13 +353,13 @@ class Client:
             self._skipping.add(subscription)
             self._figures.skipped.labels(subscription.key).inc()
 
-    def _tell_skipped(self, subscription: Subscription) -> None:
+    def _tell_skipped(self, subscription: ClientSubscription) -> None:
         count, subscription.skipped_count = subscription.skipped_count, 0
         self._skipping.discard(subscription)
         if not subscription.is_over:
             self.reply({"op": "skipped", "id": subscription.id, "count": count})
 
-    def _forget(self, subscription: Subscription) -> None:
+    def _forget(self, subscription: ClientSubscription) -> None:
         if not subscription.is_over:
             subscription.is_over = True
             del self._subscriptions[subscription.id]

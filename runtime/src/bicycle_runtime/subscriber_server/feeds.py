@@ -33,7 +33,7 @@ from bicycle_streams import (
 from bicycle_streams.backoff import Backoff
 from bicycle_streams.texts import message_json
 
-__all__ = ["Feed", "Item", "Listener", "batches_past_damage"]
+__all__ = ["Feed", "Item", "Recipient", "batches_past_damage"]
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 1_000
@@ -63,7 +63,7 @@ class Item:
         self.body = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))[1:].encode()
 
 
-class Listener(Protocol):
+class Recipient(Protocol):
     """A recipient of a stream's messages."""
 
     def offer(self, item: Item) -> None:
@@ -91,7 +91,7 @@ class Feed:
         self._words = words
         self._figures = figures
         # In the order in which they came.
-        self._listeners: dict[StreamKey, dict[Listener, None]] = defaultdict(dict)
+        self._listeners: dict[StreamKey, dict[Recipient, None]] = defaultdict(dict)
         self._streamer: Streamer | None = None
 
     @property
@@ -99,11 +99,11 @@ class Feed:
         """Return whether past messages can be read."""
         return self._streamer is not None and self._streamer.capabilities.is_replayable
 
-    def join(self, key: StreamKey, listener: Listener) -> None:
+    def join(self, key: StreamKey, listener: Recipient) -> None:
         """Send a listener all later messages."""
         self._listeners[key][listener] = None
 
-    def leave(self, key: StreamKey, listener: Listener) -> None:
+    def leave(self, key: StreamKey, listener: Recipient) -> None:
         """Send a listener no further messages."""
         self._listeners[key].pop(listener, None)
 

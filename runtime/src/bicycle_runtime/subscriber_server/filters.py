@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 from bicycle_runtime.subscriber_server.errors import FILTER_UNREADABLE
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Filter"]
+__all__ = ["SubscriptionFilter"]
 
 Condition: TypeAlias = Callable[[Any], bool]
 CONDITIONS_MAX = 200
@@ -29,7 +29,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 _ABSENT: Any = object()
 
 
-class Filter:
+class SubscriptionFilter:
     """The filter of a subscription.
 
     Args:

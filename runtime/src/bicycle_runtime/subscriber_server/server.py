@@ -26,7 +26,7 @@ from websockets.http11 import Request, Response
 
 from bicycle_runtime.api.errors import answer_code, plain_answer
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen
 from bicycle_runtime.listening.doors import Doors, common_name, missing_of
 from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
@@ -143,7 +143,7 @@ def serve_subscribers(
         asyncio.run(server.run(on_ready=on_ready))
 
 
-def _listen(host: str, port: int, home: Home, what: Subscribing) -> Listener:
+def _listen(host: str, port: int, home: Home, what: Subscribing) -> ListeningSocket:
     listener = listen(host, port, missing=missing_of(home, what.doors))
     listener.connections = Connections(
         ConnectionOptions(
@@ -170,7 +170,7 @@ class _SubscriberServer:
     """The server, while it runs."""
 
     def __init__(
-        self, feeds: Mapping[str, Feed], figures: SubscriberFigures, listener: Listener,
+        self, feeds: Mapping[str, Feed], figures: SubscriberFigures, listener: ListeningSocket,
         *, what: Subscribing, authenticator: Authenticator, hosts: Collection[str],
     ) -> None:  # fmt: skip
         self._feeds = feeds

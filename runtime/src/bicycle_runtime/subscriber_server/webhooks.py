@@ -26,7 +26,7 @@ import httpx
 
 from bicycle_runtime.subscriber_server.errors import WEBHOOKS_UNREADABLE
 from bicycle_runtime.subscriber_server.figures import SubscriberFigures
-from bicycle_runtime.subscriber_server.filters import Filter
+from bicycle_runtime.subscriber_server.filters import SubscriptionFilter
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import check, from_mapping, option
@@ -135,7 +135,7 @@ def _problem(webhook: WebhookOptions) -> str:
 
 def _check_addresses(webhook: WebhookOptions) -> None:
     StreamKey(webhook.name)
-    Filter.of(webhook.filter)  # type: ignore[arg-type]  # It was looked at.
+    SubscriptionFilter.of(webhook.filter)  # type: ignore[arg-type]  # It was looked at.
     for text in (webhook.stream, webhook.dead_letters):
         url = StreamUrl.parse(text)
         assert url.stream_key
@@ -183,7 +183,7 @@ class Webhook:
         self._clock = clock
         self._url = StreamUrl.parse(options.stream)
         self._letters_url = StreamUrl.parse(options.dead_letters)
-        self._filter = Filter.of(options.filter)  # type: ignore[arg-type]  # It was looked at.
+        self._filter = SubscriptionFilter.of(options.filter)  # type: ignore[arg-type]  # It was looked at.
         self._key = key_of(Secret.parse(options.secret).reveal())
 
     async def run(self, opened: asyncio.Event) -> None:

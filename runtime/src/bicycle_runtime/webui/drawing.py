@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.jobs.control.topology import Topology
+from bicycle_runtime.jobs.control.topology import JobTopology
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.service.watching.paces import OperatorPace, Paces
 from bicycle_runtime.webui.formats import count
@@ -76,7 +76,7 @@ def drawing_of(graph: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str
     }
 
 
-def topology_drawing(topology: Topology) -> dict[str, Any]:
+def topology_drawing(topology: JobTopology) -> dict[str, Any]:
     """Return streams and jobs as boxes, with a line for each source and sink."""
     streams = {each.name: f"stream-{number}" for number, each in enumerate(topology.streams)}
     lines = [

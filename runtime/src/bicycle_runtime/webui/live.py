@@ -18,16 +18,16 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from bicycle_runtime.service.scope import Scope
-from bicycle_runtime.service.watching.fleet import Change, Subscription
+from bicycle_runtime.service.watching.fleet import Change, FleetSubscription
 
-__all__ = ["BEAT_S", "Message", "live_answer", "paced_answer"]
+__all__ = ["BEAT_S", "PageMessage", "live_answer", "paced_answer"]
 
 BEAT_S = 5.0
 _PACE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class PageMessage:
     """One message: parts of a page, or with ``name`` data for a script."""
 
     data: str
@@ -40,12 +40,12 @@ class Message:
         return f"{head}{lines}\n".encode()
 
     @classmethod
-    def of(cls, name: str, facts: Any) -> Message:
+    def of(cls, name: str, facts: Any) -> PageMessage:
         """Return data for a script."""
         return cls(name=name, data=msgspec.json.encode(facts).decode())
 
 
-Render = Callable[[Change | None], Awaitable[Iterable[Message]]]
+Render = Callable[[Change | None], Awaitable[Iterable[PageMessage]]]
 
 
 def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> StreamingResponse:
@@ -66,12 +66,12 @@ def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> Stre
 
 
 def paced_answer(
-    scope: Scope, make: Callable[[], Awaitable[Iterable[Message]]]
+    scope: Scope, make: Callable[[], Awaitable[Iterable[PageMessage]]]
 ) -> StreamingResponse:
     """Return the stream of a page that is made again every five seconds at most."""
     made_ms = 0
 
-    async def render(_change: Change | None) -> Iterable[Message]:
+    async def render(_change: Change | None) -> Iterable[PageMessage]:
         nonlocal made_ms
         as_of_ms = scope.service.fleet.view.as_of_ms
         if as_of_ms - made_ms < _PACE_MS:
@@ -93,10 +93,10 @@ async def _messages(scope: Scope, render: Render, beat_s: float) -> AsyncIterato
             told = None if change is None else scope.visible(change)
             for message in await render(told):
                 yield message.encoded()
-            yield Message.of("beat", {"as_of_ms": service.fleet.view.as_of_ms}).encoded()
+            yield PageMessage.of("beat", {"as_of_ms": service.fleet.view.as_of_ms}).encoded()
 
 
-async def _next(changes: Subscription, closing: asyncio.Event, beat_s: float) -> Change | None:
+async def _next(changes: FleetSubscription, closing: asyncio.Event, beat_s: float) -> Change | None:
     """Return the next change, or None after some seconds or at the service's end."""
     news = asyncio.ensure_future(anext(changes))
     end = asyncio.ensure_future(closing.wait())

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.job_queries import list_jobs
-from bicycle_runtime.jobs.control.topology import Topology, job_node, streams_of, topology_of
+from bicycle_runtime.jobs.control.topology import JobTopology, job_node, streams_of, topology_of
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.recovery.savepoints import job_facts
@@ -142,7 +142,7 @@ def test_the_graph_is_told_as_text_as_a_drawing_and_as_a_document(jobs):
     assert f"  {job} --> {stream}" in drawing
     plain = json.loads(call("--json"))
     assert plain == json.loads(json.dumps(topology(jobs).to_json()))
-    assert Topology.from_json(plain) == topology(jobs)
+    assert JobTopology.from_json(plain) == topology(jobs)
 
 
 def test_a_job_without_a_graph_is_told_and_hides_no_other(jobs):

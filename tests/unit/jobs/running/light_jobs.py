@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
-from bicycle_runtime.jobs.running.summary import JobSummary
+from bicycle_runtime.jobs.running.summary import RunSummary
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.heartbeats import LastPosition
@@ -102,7 +102,7 @@ class LightJob:
         assert status is not None
         return status
 
-    def run(self) -> JobSummary:
+    def run(self) -> RunSummary:
         """Run the job to its end."""
         services = DoorServices(
             clock=self.clock, source=random.Random(7), console=_ignore, announce=_ignore,
@@ -110,9 +110,9 @@ class LightJob:
         )  # fmt: skip
         return run_job(self._request, self.home, services, new_executor=self._new_executor)
 
-    def start(self) -> Future[JobSummary]:
+    def start(self) -> Future[RunSummary]:
         """Run the job in a thread; a test that fails does not wait for its end."""
-        done: Future[JobSummary] = Future()
+        done: Future[RunSummary] = Future()
 
         def run() -> None:
             try:
@@ -133,7 +133,7 @@ class LightJob:
         found_status: JobStatus = until(found, what)
         return found_status
 
-    def end(self, running: Future[JobSummary]) -> JobSummary:
+    def end(self, running: Future[RunSummary]) -> RunSummary:
         """Stop a job that runs."""
         self.stop.set()
         return running.result(PATIENCE_S)

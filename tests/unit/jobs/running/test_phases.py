@@ -9,7 +9,7 @@ from bicycle_runtime.cli.rendering import phase_text
 from bicycle_runtime.jobs.home import Home, JobFolder, locate_job
 from bicycle_runtime.jobs.options import JobOptions
 from bicycle_runtime.jobs.running.phases import Phases
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.status import PhaseStatus
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_sdk.clock import ManualClock
@@ -23,7 +23,7 @@ class Shown:
         self.clock = ManualClock(10_000)
         self.status = status_of("job")
         self.folder = JobFolder(folder)
-        self.progress = Progress(
+        self.progress = JobProgress(
             self.status, folder=self.folder, clock=self.clock, listener=lambda _: None
         )
 

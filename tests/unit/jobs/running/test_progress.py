@@ -9,7 +9,7 @@ from bicycle_runtime.contract import Lag, total_lag
 from bicycle_runtime.engine.epoch.stats import Unread
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.running.timings import Rate
 from bicycle_runtime.jobs.status import (
     JobState,
@@ -43,7 +43,7 @@ def seen():
 @pytest.fixture
 def progress(clock, folder, seen):
     status = status_of(state=JobState.CREATED)
-    return Progress(
+    return JobProgress(
         status, folder=folder, clock=clock, listener=lambda status: seen.append(status.epoch)
     )
 
@@ -256,7 +256,7 @@ def test_a_stop_request_does_not_bring_an_ended_job_back(progress):
 
 def test_a_status_that_cannot_be_written_is_told_and_does_not_end_the_job(clock, tmp_path, caplog):
     folder = JobFolder(tmp_path / "gone")
-    progress = Progress(status_of(), folder=folder, clock=clock, listener=lambda status: None)
+    progress = JobProgress(status_of(), folder=folder, clock=clock, listener=lambda status: None)
     progress.enter(JobState.RUNNING)
 
     assert [record.getMessage() for record in caplog.records] == ["status_not_written"]

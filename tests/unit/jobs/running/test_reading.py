@@ -5,7 +5,7 @@ import pytest
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.epochs import ReadingWatch
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.layouts.paths import READING
 from bicycle_runtime.operators.heartbeats import ReadHeartbeat, read_so_far
 from bicycle_runtime.operators.user_calls.waits import Waits
@@ -75,7 +75,7 @@ def test_tasks_of_a_short_epoch_write_nothing_and_those_of_a_long_one_now_and_th
 def test_a_long_epoch_is_shown_with_what_it_has_read(tmp_path):
     clock, storage = ManualClock(10_000), LocalStorage(str(tmp_path / "cp"))
     status = status_of("job", epoch=6)
-    progress = Progress(status, folder=JobFolder(tmp_path), clock=clock, listener=lambda _: None)
+    progress = JobProgress(status, folder=JobFolder(tmp_path), clock=clock, listener=lambda _: None)
     watch = ReadingWatch(storage, progress, clock=clock, on_wait=lambda _: None)
     ReadHeartbeat(storage, 7, (0, 0), now=Second(3))(500)
     with progress.epoch():
@@ -120,7 +120,7 @@ def test_a_long_wait_is_told_before_it_begins_and_short_ones_together(tmp_path):
 def test_tasks_of_a_level_wait_side_by_side_and_levels_one_after_the_other(tmp_path):
     clock, storage = ManualClock(10_000), LocalStorage(str(tmp_path / "cp"))
     status, waits = status_of("job", epoch=6), []
-    progress = Progress(status, folder=JobFolder(tmp_path), clock=clock, listener=lambda _: None)
+    progress = JobProgress(status, folder=JobFolder(tmp_path), clock=clock, listener=lambda _: None)
     watch = ReadingWatch(storage, progress, clock=clock, on_wait=waits.append)
     places = [(0, 0), (0, 1), (1, 0)]
     tasks = {task: ReadHeartbeat(storage, 7, task, now=Second(0.0)) for task in places}

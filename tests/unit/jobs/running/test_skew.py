@@ -6,7 +6,7 @@ import pytest
 
 from bicycle_runtime.cli.job_commands import _operator_text
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import HotKey
 from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
@@ -54,7 +54,7 @@ def test_a_subtask_is_compared_with_the_mean_of_all_of_them():
 
 
 def progress_in(folder, *, parallelism):
-    progress = Progress(
+    progress = JobProgress(
         status_of(), folder=JobFolder(folder), clock=ManualClock(), listener=lambda status: None,
         hot_key_percent=40,
     )  # fmt: skip

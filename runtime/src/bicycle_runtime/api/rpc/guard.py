@@ -30,7 +30,7 @@ from bicycle_runtime.api.errors import (
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.connections import Connection, Connections
+from bicycle_runtime.service.users.connections import Connections, OpenConnection
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
@@ -75,7 +75,7 @@ class Asking:
 
     def __init__(
         self, service: Service, authenticator: Authenticator, identity: Identity, *, address: str,
-        connection: Connection,
+        connection: OpenConnection,
     ) -> None:  # fmt: skip
         self._authenticator = authenticator
         self.identity = identity
@@ -169,7 +169,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
                 await self._refuse(call.method, context, error)
 
     @contextmanager
-    def _count(self, context: Context) -> Iterator[Connection]:
+    def _count(self, context: Context) -> Iterator[OpenConnection]:
         """Count a call while it is met, as HTTP counts connections."""
         task = asyncio.current_task()
         assert task is not None
@@ -179,7 +179,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         finally:
             connection.close()
 
-    def _enter(self, method: str, context: Context, connection: Connection) -> None:
+    def _enter(self, method: str, context: Context, connection: OpenConnection) -> None:
         """Identify the caller, and check its permission and rate.
 
         Raises:

@@ -33,13 +33,13 @@ from bicycle_runtime.connectors.typed_rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.records.rows import field_types
 
-__all__ = ["FileFormat", "FileReader", "locate_file"]
+__all__ = ["FileFormat", "SliceReader", "locate_file"]
 
 FileFormat = Literal["text", "jsonl", "csv", "parquet"]
 _OPEN_FILES_MAX = 16
 
 
-class FileReader:
+class SliceReader:
     """Reads slices of text, JSON lines or CSV files.
 
     ``Slice.details``: ``path``, ``identity``, ``aligned``, ``limit`` (where the file counts as

@@ -24,7 +24,7 @@ from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.options import MADE, FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.planning import plan_slices
-from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
+from bicycle_runtime.connectors.files.reader import FileFormat, SliceReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
 from bicycle_runtime.connectors.settings import read_options, require_decodable, typed_path
 from bicycle_runtime.contract import (
@@ -192,7 +192,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
     def reader(self) -> SourceReader:
         """Return the reader of this format."""
         options = self._options
-        return FileReader(
+        return SliceReader(
             self.file_format, self._record_type, options.line_bytes_max, options.timestamp_field
         )
 

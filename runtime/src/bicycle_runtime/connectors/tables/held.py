@@ -3,8 +3,8 @@
 An epoch's staged files are *held* until the part of a folder is large enough, or everything is old
 enough; so small epochs make no small files. ``HeldDraft`` decides, files in and plans out; it
 touches no file. A plan names the rows of held files that become visible (``Completion``), or the
-small held files that become one (``Join``), so that their number stays small however many epochs
-pass.
+small held files that become one (``HeldJoin``), so that their number stays small however many
+epochs pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from msgspec.structs import replace
 
 from bicycle_runtime.contract import StagedFile
 
-__all__ = ["Completion", "HeldDraft", "HeldFile", "HeldRows", "Join", "Limits", "plan_from_json"]
+__all__ = [
+    "Completion",
+    "HeldDraft",
+    "HeldFile",
+    "HeldJoin",
+    "HeldLimits",
+    "HeldRows",
+    "plan_from_json",
+]
 
 JOINED_FILES = 32
 _TAKEN_MAX = 64
@@ -70,16 +78,16 @@ class Completion(_InState, frozen=True):
     file_rows: int
 
 
-class Join(_InState, frozen=True):
+class HeldJoin(_InState, frozen=True):
     """Held files that become one."""
 
     files: tuple[HeldFile, ...]
     path: str
 
 
-def plan_from_json(data: Mapping[str, Any]) -> Completion | Join:
+def plan_from_json(data: Mapping[str, Any]) -> Completion | HeldJoin:
     """Return the plan of a state."""
-    kind: type[Completion | Join] = Join if "path" in data else Completion
+    kind: type[Completion | HeldJoin] = HeldJoin if "path" in data else Completion
     return msgspec.convert(data, kind)
 
 
@@ -106,7 +114,7 @@ class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HeldLimits:
     """The limits at which rows are completed: rows, or bytes of a folder or in all."""
 
     roll_rows: int
@@ -122,10 +130,10 @@ class HeldDraft:
         limits: When rows are completed.
     """
 
-    def __init__(self, held: HeldRows, limits: Limits) -> None:
+    def __init__(self, held: HeldRows, limits: HeldLimits) -> None:
         self.held = held
         self._limits = limits
-        self._plans: list[Completion | Join] = []
+        self._plans: list[Completion | HeldJoin] = []
 
     def add(self, file: StagedFile, now_ms: int) -> None:
         """Hold a staged file; complete folders that are, or would become, too large."""
@@ -166,7 +174,7 @@ class HeldDraft:
             files = tuple(file for file in self.held.files if file.level == level)
             if len(files) < JOINED_FILES:
                 continue
-            self._plans.append(Join(files=files, path=path))
+            self._plans.append(HeldJoin(files=files, path=path))
             index = self.held.files.index(files[0])
             others = [file for file in self.held.files if file.level != level]
             joined = HeldFile(
@@ -181,7 +189,7 @@ class HeldDraft:
             self.held = replace(self.held, files=tuple(others))
             return
 
-    def plans(self) -> list[Completion | Join]:
+    def plans(self) -> list[Completion | HeldJoin]:
         """Return the plans of the epoch, in order."""
         return self._plans
 

@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
-from bicycle_runtime.connectors.tables.held import HeldFile, Join
+from bicycle_runtime.connectors.tables.held import HeldFile, HeldJoin
 from bicycle_runtime.connectors.tables.partitions import PARTITION
 from bicycle_runtime.connectors.tables.row_groups import (
     CODECS,
@@ -185,7 +185,7 @@ class HeldReader:
             yield found
 
 
-def carry_out_join(plan: Join, storage: Storage) -> None:
+def carry_out_join(plan: HeldJoin, storage: Storage) -> None:
     """Make one held file of several; again is harmless."""
     if storage.exists(plan.path):
         return

@@ -17,9 +17,9 @@ from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, 
 from bicycle_runtime.connectors.tables.held import (
     Completion,
     HeldDraft,
+    HeldJoin,
+    HeldLimits,
     HeldRows,
-    Join,
-    Limits,
     plan_from_json,
 )
 from bicycle_runtime.connectors.tables.held_rows import carry_out_join
@@ -152,7 +152,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
             self._prepared_epoch, self._before = epoch, self._after
             self._holds_others, self._has_changed = self._has_changed, False
         options = self.table_options
-        limits = Limits(
+        limits = HeldLimits(
             roll_rows=options.roll_rows,
             roll_bytes=options.roll_bytes,
             open_bytes_max=options.open_bytes_max,
@@ -186,7 +186,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         if completions:
             self.complete(epoch, completions, state)
         for plan in plans.values():
-            if isinstance(plan, Join):
+            if isinstance(plan, HeldJoin):
                 carry_out_join(plan, self.services.storage)
 
     def deadline_ms(self) -> int | None:

@@ -34,7 +34,7 @@ from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
-from bicycle_runtime.operators.tasks.worker_cache import Worker
+from bicycle_runtime.operators.tasks.worker_cache import TaskWorker
 from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure, log_event
@@ -51,7 +51,7 @@ _END_PATIENCE_S = 10
 # hot path: with Python's default of 700 the collector costs 1,000 of 2,900 ns a record in a word
 # count.
 _ALLOCATIONS_PER_COLLECTION = 1_000_000
-_workers: dict[str, Worker] = {}
+_workers: dict[str, TaskWorker] = {}
 _tasks_done = 0
 _is_ending = False
 _task_code: CodeType | None = None  # of Spark's function that waits for a task and runs it
@@ -146,7 +146,7 @@ class LevelTask:
             raise
         _freeze()
 
-    def _worker(self) -> Worker:
+    def _worker(self) -> TaskWorker:
         worker = _workers.get(self._run_id)
         if worker is None:
             if _workers:
@@ -160,7 +160,7 @@ class LevelTask:
             self._needs.meet()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
-            worker = _workers[self._run_id] = Worker(image.with_state_folder(_state_folder))
+            worker = _workers[self._run_id] = TaskWorker(image.with_state_folder(_state_folder))
         return worker
 
 

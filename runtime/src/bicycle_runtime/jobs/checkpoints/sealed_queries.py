@@ -18,7 +18,7 @@ from bicycle_runtime.records.opaque import Opaque, is_pickled
 from bicycle_runtime.state.stores.sealed_entries import SealedEntry
 
 __all__ = [
-    "Change",
+    "EntryChange",
     "OperatorDiff",
     "OperatorSummary",
     "Selection",
@@ -86,7 +86,7 @@ ChangeWord = Literal["added", "removed", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntryChange:
     """One entry that is not the same in two epochs; an absent side is None."""
 
     word: ChangeWord
@@ -102,7 +102,7 @@ class OperatorDiff:
     counts: dict[ChangeWord, int] = field(
         default_factory=lambda: {"added": 0, "removed": 0, "changed": 0}
     )
-    changes: list[Change] = field(default_factory=list)
+    changes: list[EntryChange] = field(default_factory=list)
 
 
 def keys_meant(text: str) -> list[Any]:
@@ -290,13 +290,13 @@ def _by_identity(
 
 def _changes(
     before: dict[tuple[Any, ...], LocatedEntry], after: dict[tuple[Any, ...], LocatedEntry]
-) -> Iterator[Change]:
+) -> Iterator[EntryChange]:
     for identity, located in after.items():
         former = before.get(identity)
         if former is None:
-            yield Change("added", None, located)
+            yield EntryChange("added", None, located)
         elif former.entry.data != located.entry.data:
-            yield Change("changed", former, located)
+            yield EntryChange("changed", former, located)
     for identity, located in before.items():
         if identity not in after:
-            yield Change("removed", located, None)
+            yield EntryChange("removed", located, None)

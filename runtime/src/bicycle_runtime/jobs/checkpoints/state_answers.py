@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from bicycle_runtime.jobs.checkpoints.sealed_queries import (
-    Change,
+    EntryChange,
     Selection,
     diff_operator,
     select,
@@ -111,7 +111,7 @@ def _operators_of(before: SealedEpoch, after: SealedEpoch, wanted: str | None) -
     return sorted({*before.operators(), *after.operators()})
 
 
-def _rows(changes: Sequence[Change], reader: ValueReader) -> list[dict[str, Any]]:
+def _rows(changes: Sequence[EntryChange], reader: ValueReader) -> list[dict[str, Any]]:
     """Return changes as JSON data: the entry, with its value before and after."""
     sides = [side for change in changes for side in (change.before, change.after) if side]
     rows = iter(reader.rows(sides))

@@ -22,9 +22,9 @@ from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = [
     "JobNode",
+    "JobTopology",
     "StreamNode",
     "StreamUse",
-    "Topology",
     "job_node",
     "streams_of",
     "topology_of",
@@ -69,7 +69,7 @@ class StreamNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class JobTopology:
     """Jobs and the streams between them, from first inputs to last outputs."""
 
     jobs: tuple[JobNode, ...]
@@ -80,7 +80,7 @@ class Topology:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Topology:
+    def from_json(cls, plain: Mapping[str, Any]) -> JobTopology:
         """Return the topology of a ``to_json`` value."""
         return msgspec.convert(plain, cls)
 
@@ -107,7 +107,7 @@ class Topology:
         return "\n".join(lines)
 
 
-def topology_of(nodes: Sequence[JobNode]) -> Topology:
+def topology_of(nodes: Sequence[JobNode]) -> JobTopology:
     """Return jobs and their streams; files join the directory that another job writes."""
     targets = {name for node in nodes for name in node.streams("sink")}
     jobs = tuple(_join(node, targets) for node in nodes)
@@ -127,7 +127,7 @@ def topology_of(nodes: Sequence[JobNode]) -> Topology:
         )
         for name in names
     )
-    return Topology(jobs=jobs, streams=streams)
+    return JobTopology(jobs=jobs, streams=streams)
 
 
 def job_node(

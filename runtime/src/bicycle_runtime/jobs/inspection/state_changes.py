@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport, class_shapes
 from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
-from bicycle_runtime.recovery.adoption import Origin
+from bicycle_runtime.recovery.adoption import AdoptedEpoch
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 from bicycle_sdk.quantities import amount
@@ -69,7 +69,7 @@ class StateChanges:
         return asdict(self)
 
 
-def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> StateChanges:
+def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) -> StateChanges:
     """Return the future of each operator of an epoch, or of the current job.
 
     Args:

@@ -23,7 +23,7 @@ from bicycle_runtime.engine.hosts.handshake import (
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
+from bicycle_runtime.extraction.discovery import InstalledPlugins, PluginRef, discover
 from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.packing import PackedEnvironment, pack_environment
 from bicycle_runtime.extraction.plugin_env import (
@@ -76,7 +76,7 @@ class JobEnvironment:
         return Shipment(environment=packed, plugin=side, module=self.ref.module)
 
 
-def discover_in(plugin_env: str | None) -> Discovery:
+def discover_in(plugin_env: str | None) -> InstalledPlugins:
     """Find the plugins of the command's environment, or of another one.
 
     Raises:

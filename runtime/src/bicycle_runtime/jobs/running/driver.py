@@ -27,7 +27,7 @@ from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.restarting import run_to_end
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.starting import extract_job, plan_job, take_over
-from bicycle_runtime.jobs.running.summary import JobSummary, summarize
+from bicycle_runtime.jobs.running.summary import RunSummary, summarize
 from bicycle_runtime.jobs.savepoints.trust import require_trust
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.error_reports import foreign_error, java_error
@@ -43,7 +43,7 @@ def run_job(
     *,
     new_executor: MakeExecutor,
     folder: JobFolder | None = None,
-) -> JobSummary:
+) -> RunSummary:
     """Run a job until its input ends or a stop is requested.
 
     Args:
@@ -85,7 +85,7 @@ def run_job(
         raise
 
 
-def _run(run: JobRun) -> JobSummary:
+def _run(run: JobRun) -> RunSummary:
     """Run the job, and set the status of its end."""
     run.inbox.open(is_again=not run.is_first)
     run.progress.enter(JobState.CREATED if run.is_first else JobState.RESTARTING)
@@ -101,7 +101,7 @@ def _run(run: JobRun) -> JobSummary:
         raise
 
 
-def _drive(run: JobRun) -> JobSummary:
+def _drive(run: JobRun) -> RunSummary:
     """Drive the job from its lease to its summary.
 
     1. Take the job's lease, so that no other driver runs it.

@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.control.letter_replay import REPLAY_LETTERS, replay_as
 from bicycle_runtime.jobs.control.requests import Handler
 from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, rescale_request
 from bicycle_runtime.jobs.running.job_run import JobRun
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.shadow_note import followed_epoch
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.layouts.paths import READING
@@ -262,7 +262,7 @@ class ReadingWatch:
     """
 
     def __init__(
-        self, storage: Storage, progress: Progress, *, clock: Clock,
+        self, storage: Storage, progress: JobProgress, *, clock: Clock,
         on_wait: Callable[[int], object],
     ) -> None:  # fmt: skip
         self._on_wait = on_wait

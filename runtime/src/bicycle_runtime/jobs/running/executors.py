@@ -17,7 +17,7 @@ from bicycle_runtime.engine.spark.settings import default_master
 from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.phases import Phases
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.running.services import DriverExecutor
 
 __all__ = ["JobExecutor", "MakeExecutor", "master_of"]
@@ -40,7 +40,7 @@ class JobExecutor:
     """
 
     def __init__(
-        self, make: Callable[[], DriverExecutor], *, progress: Progress, phases: Phases
+        self, make: Callable[[], DriverExecutor], *, progress: JobProgress, phases: Phases
     ) -> None:
         self._make = make
         self._progress = progress

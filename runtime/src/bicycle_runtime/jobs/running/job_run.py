@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.running.executors import JobExecutor, MakeExecutor
 from bicycle_runtime.jobs.running.first_status import first_status
 from bicycle_runtime.jobs.running.listeners import installed_listeners
 from bicycle_runtime.jobs.running.phases import Phases
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.savepoints.taking import RunningSavepoints
@@ -73,7 +73,7 @@ class JobRun:
             is_detached=services.is_detached, now_ms=services.clock.now_ms(),
         )  # fmt: skip
         self.listeners = installed_listeners(location.job)
-        self.progress = Progress(
+        self.progress = JobProgress(
             status, folder=location.folder, clock=services.clock, listener=services.listener,
             hot_key_percent=request.hot_key_percent, listeners=self.listeners,
         )  # fmt: skip

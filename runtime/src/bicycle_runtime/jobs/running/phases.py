@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import LEASE_BEAT_MS_MAX, JobOptions
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import WATCH_BEATS
@@ -28,7 +28,7 @@ class Phases:
     """
 
     def __init__(
-        self, watchdog: Watchdog, progress: Progress, options: JobOptions, location: JobLocation
+        self, watchdog: Watchdog, progress: JobProgress, options: JobOptions, location: JobLocation
     ) -> None:
         self._watchdog = watchdog
         self._progress = progress

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.journal import EpochLine, Journal
+from bicycle_runtime.jobs.journal import EpochLine, LineJournal
 from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.process_notes import note_ended_workers, note_stuck
 from bicycle_runtime.jobs.running.skew import Skew
@@ -23,9 +23,9 @@ from bicycle_runtime.jobs.running.timings import Rate, Timings
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
+    OpenPublication,
     OperatorStatus,
     PhaseStatus,
-    Publication,
     ShardLag,
     ShardStatus,
     StuckThread,
@@ -41,7 +41,7 @@ from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Progress"]
+__all__ = ["JobProgress"]
 
 _LOG = logging.getLogger(__name__)
 _WRITE_INTERVAL_S = 0.5
@@ -52,7 +52,7 @@ _HOT_KEYS_TOLD_MAX = 100
 _LOADING = "loading state"
 
 
-class Progress:
+class JobProgress:
     """The status of a running job, its file, and its listeners.
 
     Args:
@@ -87,7 +87,7 @@ class Progress:
         self._unshown: Unread | None = None
         self._hot_key_percent = hot_key_percent
         self._timings = Timings(clock)
-        self._journal = Journal(folder.journal_path, job=status.job)
+        self._journal = LineJournal(folder.journal_path, job=status.job)
         self._skews: dict[str, Skew] = {}
         self._told: set[tuple[str, str]] = set()
 
@@ -244,7 +244,7 @@ class Progress:
         """
         self.status.publication = (
             None if sink is None
-            else Publication(epoch=epoch, sink=sink, since_ms=self._clock.now_ms())
+            else OpenPublication(epoch=epoch, sink=sink, since_ms=self._clock.now_ms())
         )  # fmt: skip
 
     def look(self) -> None:

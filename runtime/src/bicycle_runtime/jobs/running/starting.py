@@ -33,7 +33,7 @@ from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.layouts.paths import SHADOW
 from bicycle_runtime.recovery.adoption import (
-    Origin,
+    AdoptedEpoch,
     hand_over,
     is_adopted,
     refuse_unfinished_restore,
@@ -185,7 +185,12 @@ def adopt_starting_point(
 
 
 def _begin(
-    origin: Origin, request: JobRequest, location: JobLocation, bundle: JobBundle, *, clock: Clock
+    origin: AdoptedEpoch,
+    request: JobRequest,
+    location: JobLocation,
+    bundle: JobBundle,
+    *,
+    clock: Clock,
 ) -> None:
     setup = plan_job_setup(
         with_operator_ids(bundle, origin.manifest.operator_ids), request, location

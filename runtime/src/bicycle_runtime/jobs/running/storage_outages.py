@@ -17,7 +17,7 @@ from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.remote_storage import FsspecStorage, outages_told_to
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.running.phases import Phases
-from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.logging import log_event
@@ -40,7 +40,7 @@ class StorageOutages:
     """
 
     def __init__(
-        self, storage: Storage, *, progress: Progress, stop: StopRequest, phases: Phases
+        self, storage: Storage, *, progress: JobProgress, stop: StopRequest, phases: Phases
     ) -> None:
         self._storage = storage
         self._progress = progress

@@ -18,7 +18,7 @@ from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 from bicycle_sdk.joins import EVICTED_ROWS
 from bicycle_sdk.quantities import amount, duration_text
 
-__all__ = ["JobSummary", "OutputSummary", "summarize"]
+__all__ = ["OutputSummary", "RunSummary", "summarize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class OutputSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSummary:
+class RunSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
     ``failures`` has a line for each kind of failed records: their number, their location, and an
@@ -89,7 +89,7 @@ def summarize(
     location: JobLocation,
     request: JobRequest,
     was_aborted: bool,
-) -> JobSummary:
+) -> RunSummary:
     """Return the summary of a run that has just ended."""
     duration_ms = (status.ended_ms or 0) - (status.running_ms or status.ended_ms or 0)
     failed = _failed_by_action(setup, status)
@@ -100,7 +100,7 @@ def summarize(
     )
     if request.options.checkpoint_dir is not None and request.options.name is None:
         command = request.command_words("run", from_=None)
-    return JobSummary(
+    return RunSummary(
         id=status.id,
         job=status.job,
         plugin=status.plugin,

@@ -32,7 +32,7 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.adoption import (
-    Origin,
+    AdoptedEpoch,
     adopt,
     find_origin,
     is_adopted,
@@ -240,7 +240,7 @@ def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoi
     return verify_savepoint(storage) if is_thorough else read_savepoint(storage)
 
 
-def open_origin(url: str) -> Origin:
+def open_origin(url: str) -> AdoptedEpoch:
     """Return the epoch for the start of a job: of a savepoint, or of an ended job.
 
     Raises:
@@ -250,7 +250,7 @@ def open_origin(url: str) -> Origin:
     return find_origin(open_storage(url))
 
 
-def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock) -> int:
+def restore_savepoint(origin: AdoptedEpoch, target: Storage, *, job: str, clock: Clock) -> int:
     """Copy a savepoint into the empty checkpoint directory of a job; return its epoch.
 
     The job's lock and lease are held meanwhile. See ``begin_with``.
@@ -306,7 +306,7 @@ def find_restored(url: str, *, checkpoint_dir: str, job: str) -> dict[str, Any] 
 
 
 def begin_with(
-    origin: Origin,
+    origin: AdoptedEpoch,
     target: Storage,
     *,
     job: str,

@@ -25,7 +25,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.running.starting import plan_job_setup
 from bicycle_runtime.jobs.savepoints.commands import open_origin
-from bicycle_runtime.recovery.adoption import Origin
+from bicycle_runtime.recovery.adoption import AdoptedEpoch
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph, OperatorKind
@@ -65,7 +65,9 @@ def _plan(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, home: Home) -> None:
+def _require_same_input(
+    origin: AdoptedEpoch, bundle: JobBundle, request: JobRequest, home: Home
+) -> None:
     """Check that a version reads the job's input, and can read it once more.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
 from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.record_shapes import Shape, mapped_shape, shape_of
+from bicycle_runtime.operators.columnar.record_shapes import RecordShape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
 from bicycle_runtime.operators.user_calls.user_functions import is_async
@@ -111,7 +111,7 @@ class ChainChoice:
     because: Mapping[str, str | None]
     steps: ColumnSteps | None = None
     first: int = 1
-    gives: Shape | None = None
+    gives: RecordShape | None = None
     spares_records: bool = False
 
 
@@ -184,7 +184,9 @@ class Choosing:
         shape: Shape of the input of the first step; None if that has no plain fields.
     """
 
-    def __init__(self, steps: Sequence[OperatorSpec], load: Load, shape: Shape | None) -> None:
+    def __init__(
+        self, steps: Sequence[OperatorSpec], load: Load, shape: RecordShape | None
+    ) -> None:
         self._load = load
         self.steps = steps
         self.because: dict[str, str | None] = {}
@@ -234,7 +236,7 @@ class Choosing:
             return "its watermarks depend on each record"
         return None if self.shape is None else self._step_reason(spec, self.shape)
 
-    def _step_reason(self, spec: OperatorSpec, shape: Shape) -> str | None:
+    def _step_reason(self, spec: OperatorSpec, shape: RecordShape) -> str | None:
         kind = spec.vertex.kind
         if "function" not in spec.vertex.payloads:
             self.found.append(ColumnStep(kind, None))
@@ -285,7 +287,9 @@ _FOLDED: dict[FoldedForm, tuple[type, ...]] = {
 }
 
 
-def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None) -> str | None:
+def _kind_reason(
+    shape: RecordShape, value: Expression, kinds: tuple[type, ...] | None
+) -> str | None:
     if kinds is None or shape.kind_of(value) in (None, *kinds):
         return None
     words = " or ".join(kind.__name__ for kind in kinds)
@@ -298,7 +302,7 @@ def folds(chain: ChainSpec) -> bool:
     return chain.operators[-1].vertex.kind is OperatorKind.WINDOW_COMBINE
 
 
-def shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
+def shape_of_source(chain: ChainSpec, load: Load) -> RecordShape | None:
     """Return the shape of a source's records, or None without plain fields."""
     vertex = chain.operators[0].vertex
     is_declared = "output_type" in vertex.payloads

@@ -20,7 +20,7 @@ from bicycle_runtime.operators.columnar.choice import (
     window_reason,
 )
 from bicycle_runtime.operators.columnar.kernel import has_expression
-from bicycle_runtime.operators.columnar.record_shapes import RESULT_SHAPE, Shape
+from bicycle_runtime.operators.columnar.record_shapes import RESULT_SHAPE, RecordShape
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan
 from bicycle_sdk.graph import OperatorKind
 
@@ -155,7 +155,7 @@ class _Choices:
             return _records(chain, NO_COLUMNS)
         return self._going_on(others, shape, {source.uid: None}, first=1)
 
-    def _shape_of_inputs(self, chain: ChainSpec) -> Shape | None:
+    def _shape_of_inputs(self, chain: ChainSpec) -> RecordShape | None:
         """Return the shape of a chain's input, or None if it includes records."""
         inputs = self._inputs[chain.index]
         shapes = [self.found[index].gives for index in inputs or ()]
@@ -168,7 +168,7 @@ class _Choices:
         return f"{self._lasts[inputs[0]]!r} works on records"
 
     def _going_on(
-        self, specs: Sequence[OperatorSpec], shape: Shape, because: dict[str, str | None],
+        self, specs: Sequence[OperatorSpec], shape: RecordShape, because: dict[str, str | None],
         *, first: int,
     ) -> ChainChoice:  # fmt: skip
         """Choose for a chain without a fold: columns as far as they go."""
@@ -193,7 +193,7 @@ class _Choices:
         )
 
     def _folding(
-        self, specs: Sequence[OperatorSpec], shape: Shape | None,
+        self, specs: Sequence[OperatorSpec], shape: RecordShape | None,
         because: dict[str, str | None], *, first: int,
     ) -> ChainChoice:  # fmt: skip
         """Choose for a chain whose last step folds a window before the shuffle."""

@@ -10,14 +10,14 @@ from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, 
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import WindowResult
 
-__all__ = ["RESULT_SHAPE", "Shape", "mapped_shape", "shape_of", "shape_of_form"]
+__all__ = ["RESULT_SHAPE", "RecordShape", "mapped_shape", "shape_of", "shape_of_form"]
 
 _RECORDS = frozenset({"record", "make"})
 _Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RecordShape:
     """The way to look up fields in records, and their names.
 
     ``names`` are all of them, None if any may be there; ``kinds`` has the known types: object for
@@ -72,13 +72,13 @@ class Shape:
 
 
 # Results of windows: their fields have names and places.
-RESULT_SHAPE = Shape(
+RESULT_SHAPE = RecordShape(
     form="named tuple",
     names=frozenset({*WindowResult._fields, *range(len(WindowResult._fields))}),
 )
 
 
-def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
+def shape_of_form(kind: type | None, names: Sequence[Any]) -> RecordShape:
     """Return the shape of records in columns.
 
     Args:
@@ -93,19 +93,21 @@ def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
         names = [*names, *range(len(names))]
     elif kind is dict:
         form = "mapping"
-    return Shape(form=form, names=frozenset(names))
+    return RecordShape(form=form, names=frozenset(names))
 
 
-def shape_of(record_type: Any) -> Shape | None:
+def shape_of(record_type: Any) -> RecordShape | None:
     """Return the shape of records that a source reads as a type, or None."""
     names = field_names(record_type)
     kinds = {**dict.fromkeys(other_fields(record_type), object), **plain_fields(record_type)}
     if is_mapping(record_type):
-        return Shape(form="mapping", names=names, kinds=kinds)
-    return None if names is None else Shape(form="object", names=names, kinds=kinds)
+        return RecordShape(form="mapping", names=names, kinds=kinds)
+    return None if names is None else RecordShape(form="object", names=names, kinds=kinds)
 
 
-def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, str | None]:
+def mapped_shape(
+    expression: Expression, shape: RecordShape
+) -> tuple[RecordShape | None, str | None]:
     """Return the shape of a map's results, or None and the reason.
 
     Args:
@@ -135,7 +137,7 @@ def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, st
             return None, problem
     kinds = {name: shape.kind_of(value) for name, value in zip(names, values, strict=True)}
     known = {name: kind for name, kind in kinds.items() if kind is not None}
-    return Shape(form=form, names=frozenset(names), kinds=known), None
+    return RecordShape(form=form, names=frozenset(names), kinds=known), None
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 
 if TYPE_CHECKING:
-    from bicycle_runtime.operators.preaggregation.gathering import Contents
+    from bicycle_runtime.operators.preaggregation.gathering import GatheredContents
 
 __all__ = ["Numbers", "Part", "Session", "SessionAccumulators", "WindowAccumulators"]
 
@@ -67,7 +67,7 @@ class WindowAccumulators:
         contents: Where the records go.
     """
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: GatheredContents) -> None:
         self._contents = contents
         self._by_start = _Starts()
         self._groups: list[int] = []
@@ -125,7 +125,7 @@ class SessionAccumulators:
         contents: Where the records go.
     """
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: GatheredContents) -> None:
         self._contents = contents
         self._open: dict[Any, list[list[int]]] = {}  # key -> [start, end, ordinal], by start
         self._groups: list[int] = []

@@ -22,13 +22,13 @@ from bicycle_runtime.state.memory.windows import Row
 from bicycle_sdk.windows import Count, Sum
 from bicycle_sdk.windows.aggregates import SelectedAggregate, sums_of_ints
 
-__all__ = ["Contents", "FoldedContents", "KeptContents"]
+__all__ = ["FoldedContents", "GatheredContents", "GatheredRecords"]
 
 _PENDING_MAX = 1 << 18  # selected values that wait to be folded
 _INTS = frozenset({int})
 
 
-class Contents(ABC):
+class GatheredContents(ABC):
     """The gathered content of each ordinal."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Contents(ABC):
         """Return the content of each ordinal, None where nothing arrived, and start again."""
 
 
-class KeptContents(Contents):
+class GatheredRecords(GatheredContents):
     """The records themselves, with their times."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class _Selection:
             self.totals[other] = False
 
 
-class FoldedContents(Contents):
+class FoldedContents(GatheredContents):
     """Accumulators, and selected values on their way into them.
 
     Args:

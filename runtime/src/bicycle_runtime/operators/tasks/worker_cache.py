@@ -19,12 +19,12 @@ from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Worker"]
+__all__ = ["TaskWorker"]
 
 _LOG = logging.getLogger(__name__)
 
 
-class Worker:
+class TaskWorker:
     """Runs the tasks of one job that reach this process.
 
     Args:

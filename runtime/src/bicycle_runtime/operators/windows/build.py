@@ -11,7 +11,7 @@ from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows, rows_of
-from bicycle_runtime.operators.preaggregation.gathering import FoldedContents, KeptContents
+from bicycle_runtime.operators.preaggregation.gathering import FoldedContents, GatheredRecords
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
@@ -45,7 +45,7 @@ class FoldingOperator(WindowOperator):
         super().__init__(*parts, **options)
         self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
         contents = (
-            KeptContents() if self.keeps_records else FoldedContents(self.folding, self.policy)
+            GatheredRecords() if self.keeps_records else FoldedContents(self.folding, self.policy)
         )
         self._placement = placement_of(self.plan, contents, self.policy)
         self._windows = kind(self, self._placement)

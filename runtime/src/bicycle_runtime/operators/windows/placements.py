@@ -15,7 +15,7 @@ from bicycle_runtime.operators.preaggregation.accumulators import (
     WindowAccumulators,
 )
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
-from bicycle_runtime.operators.preaggregation.gathering import Contents
+from bicycle_runtime.operators.preaggregation.gathering import GatheredContents
 from bicycle_runtime.operators.preaggregation.intervals import session_ends
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
@@ -68,7 +68,7 @@ class SlicePlacement(Placement):
         contents: Where the records go.
     """
 
-    def __init__(self, windows: AlignedWindows, contents: Contents) -> None:
+    def __init__(self, windows: AlignedWindows, contents: GatheredContents) -> None:
         self.slices = WindowSlices(windows)
         self.accumulators: WindowAccumulators = WindowAccumulators(contents)
 
@@ -101,7 +101,9 @@ class SessionPlacement(Placement):
         policy: Settles records whose gap cannot be determined.
     """
 
-    def __init__(self, windows: SessionWindows, contents: Contents, policy: RecordPolicy) -> None:
+    def __init__(
+        self, windows: SessionWindows, contents: GatheredContents, policy: RecordPolicy
+    ) -> None:
         self._windows, self._policy = windows, policy
         self.accumulators: SessionAccumulators = SessionAccumulators(contents)
 
@@ -122,7 +124,7 @@ class SessionPlacement(Placement):
         return [(group, _of_sessions(found)) for group, found in sorted(parts.items())]
 
 
-def placement_of(plan: WindowPlan, contents: Contents, policy: RecordPolicy) -> Placement:
+def placement_of(plan: WindowPlan, contents: GatheredContents, policy: RecordPolicy) -> Placement:
     """Return the placement of a window that fires by the watermark.
 
     Args:

@@ -20,10 +20,10 @@ __all__ = [
     "AuditEntry",
     "Event",
     "History",
+    "JobStateChange",
     "KnownRow",
     "Noted",
     "Operation",
-    "StateChange",
     "note_audit",
     "note_event",
     "one_of",
@@ -80,7 +80,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
 
 
-class StateChange(msgspec.Struct, frozen=True, kw_only=True):
+class JobStateChange(msgspec.Struct, frozen=True, kw_only=True):
     """One step in the life of a job; ``old`` is None for an unknown job."""
 
     at_ms: int
@@ -292,13 +292,13 @@ class History:
         self._control.settle()
         return self._rows(sql, values, AuditEntry)
 
-    def state_changes(self, job: str, *, limit: int = 200) -> list[StateChange]:
+    def state_changes(self, job: str, *, limit: int = 200) -> list[JobStateChange]:
         """Return the steps in the life of a job, the newest first."""
         sql = (
             "SELECT at_ms, old, new, cause, actor FROM state_changes WHERE job = ?"
             " ORDER BY rowid DESC LIMIT ?"
         )
-        return self._rows(sql, (job, limit), StateChange)
+        return self._rows(sql, (job, limit), JobStateChange)
 
     def note_samples(
         self, jobs: Iterable[tuple[str, Mapping[str, Any], Operators]], *, at_s: int

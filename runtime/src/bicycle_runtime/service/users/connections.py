@@ -18,7 +18,7 @@ from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, CONNECTI
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
 from bicycle_sdk.options import check, option
 
-__all__ = ["Connection", "ConnectionOptions", "Connections"]
+__all__ = ["ConnectionOptions", "Connections", "OpenConnection"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ConnectionOptions:
         check(self)
 
 
-class Connection:
+class OpenConnection:
     """One open connection, or one call of gRPC.
 
     Args:
@@ -119,12 +119,12 @@ class Connections:
     def __init__(self, options: ConnectionOptions | None = None) -> None:
         self._options = options or ConnectionOptions()
         # Address, or name of an identity -> its connections, the longest unused first.
-        self._strangers: dict[str, dict[Connection, None]] = {}
-        self._known: dict[str, dict[Connection, None]] = {}
+        self._strangers: dict[str, dict[OpenConnection, None]] = {}
+        self._known: dict[str, dict[OpenConnection, None]] = {}
 
-    def open(self, address: str, drop: Callable[[], object]) -> Connection:
+    def open(self, address: str, drop: Callable[[], object]) -> OpenConnection:
         """Count a new connection; drop old unauthenticated ones beyond the bounds."""
-        connection = Connection(self, address, drop)
+        connection = OpenConnection(self, address, drop)
         self._add_stranger(connection)
         return connection
 
@@ -135,8 +135,8 @@ class Connections:
         if victim is not None:
             self._drop(victim)
 
-    def enter(self, connection: Connection, identity: Identity, *, is_reserved: bool) -> None:
-        """Implement ``Connection.enter``."""
+    def enter(self, connection: OpenConnection, identity: Identity, *, is_reserved: bool) -> None:
+        """Implement ``OpenConnection.enter``."""
         if identity == NOBODY:
             if connection.group:
                 self.forget(connection)
@@ -153,8 +153,8 @@ class Connections:
         connection.is_bounded = identity != LOCAL
         self._known.setdefault(group, {})[connection] = None
 
-    def begin_stream(self, connection: Connection) -> None:
-        """Implement ``Connection.begin_stream``."""
+    def begin_stream(self, connection: OpenConnection) -> None:
+        """Implement ``OpenConnection.begin_stream``."""
         own = sum(each.is_stream for each in self._known.get(connection.group, ()))
         if own >= self._options.streams_per_identity and connection.is_bounded:
             limit = self._options.streams_per_identity
@@ -163,8 +163,8 @@ class Connections:
             raise CONNECTIONS_EXHAUSTED(what="event streams", limit=self._options.streams)
         connection.is_stream = True
 
-    def forget(self, connection: Connection) -> None:
-        """Implement ``Connection.close``."""
+    def forget(self, connection: OpenConnection) -> None:
+        """Implement ``OpenConnection.close``."""
         groups = self._known if connection.group else self._strangers
         name = connection.group or connection.address
         found = groups.get(name, {})
@@ -173,7 +173,7 @@ class Connections:
             groups.pop(name, None)
         connection.group = ""
 
-    def _add_stranger(self, connection: Connection) -> None:
+    def _add_stranger(self, connection: OpenConnection) -> None:
         options, own = self._options, self._strangers.setdefault(connection.address, {})
         connection.group, connection.is_busy = "", False
         own[connection] = None
@@ -197,21 +197,21 @@ class Connections:
             if not any(self._drop_idle(each) for each in largest):
                 raise CONNECTIONS_EXHAUSTED(what="requests", limit=options.known)
 
-    def _drop_idle(self, group: dict[Connection, None]) -> bool:
+    def _drop_idle(self, group: dict[OpenConnection, None]) -> bool:
         victim = next((each for each in group if not each.is_busy), None)
         if victim is not None:
             self._drop(victim)
         return victim is not None
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: OpenConnection) -> None:
         self.forget(connection)
         connection.drop()
 
 
-def _all(groups: dict[str, dict[Connection, None]]) -> Iterator[Connection]:
+def _all(groups: dict[str, dict[OpenConnection, None]]) -> Iterator[OpenConnection]:
     return chain.from_iterable(groups.values())
 
 
-def _longest_unused(groups: dict[str, dict[Connection, None]]) -> Connection | None:
+def _longest_unused(groups: dict[str, dict[OpenConnection, None]]) -> OpenConnection | None:
     largest = max(groups.values(), key=len, default=None)
     return next(iter(largest)) if largest else None

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from bicycle_runtime.service.users.errors import RATE_EXCEEDED
 from bicycle_runtime.service.users.roles import LOCAL, Identity
 
-__all__ = ["LimitOptions", "Limits", "Rate"]
+__all__ = ["LimitOptions", "Limits", "RequestRate"]
 
 _KEYS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class RequestRate:
     """So many at once, and so many a second after that."""
 
     burst: int
@@ -38,9 +38,9 @@ class LimitOptions:
         failures: Tokens of one address that are not taken.
     """
 
-    reads: Rate = Rate(burst=200, per_second=20)
-    writes: Rate = Rate(burst=30, per_second=2)
-    failures: Rate = Rate(burst=10, per_second=1 / 12)
+    reads: RequestRate = RequestRate(burst=200, per_second=20)
+    writes: RequestRate = RequestRate(burst=30, per_second=2)
+    failures: RequestRate = RequestRate(burst=10, per_second=1 / 12)
 
 
 class Limits:
@@ -78,7 +78,7 @@ class Limits:
         """
         self._take("failures", address, self._options.failures)
 
-    def _take(self, kind: str, who: str, rate: Rate) -> None:
+    def _take(self, kind: str, who: str, rate: RequestRate) -> None:
         now, key = self._seconds(), (kind, who)
         left, at = self._stores.pop(key, (float(rate.burst), now))
         left = min(rate.burst, left + (now - at) * rate.per_second)

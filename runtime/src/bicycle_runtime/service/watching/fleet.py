@@ -22,7 +22,7 @@ from bicycle_runtime.service.errors import SERVICE_BUSY
 from bicycle_runtime.service.watching.states import State, shown_state
 from bicycle_runtime.service.watching.summaries import NOTHING_RANK, KnownJob, summary_of
 
-__all__ = ["Change", "Fleet", "FleetView", "Subscription", "view_of"]
+__all__ = ["Change", "Fleet", "FleetSubscription", "FleetView", "view_of"]
 
 _SUBSCRIBERS_MAX = 200
 
@@ -101,7 +101,7 @@ class Change:
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class FleetSubscription:
     """Changes for one reader, as an asynchronous iterator; it ends with the service."""
 
     _waiting: Change | None
@@ -138,7 +138,7 @@ class Fleet:
         self._view = FleetView()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._subscribers: set[Subscription] = set()
+        self._subscribers: set[FleetSubscription] = set()
         self._is_closed = False
 
     @property
@@ -186,7 +186,7 @@ class Fleet:
         self._tell(Change(revision=self._view.revision, operations=frozenset({number})))
 
     @asynccontextmanager
-    async def changes(self) -> AsyncIterator[Subscription]:
+    async def changes(self) -> AsyncIterator[FleetSubscription]:
         """Subscribe. The first change has all jobs, so that a reader begins with everything.
 
         Raises:
@@ -195,7 +195,7 @@ class Fleet:
         if len(self._subscribers) >= _SUBSCRIBERS_MAX:
             raise SERVICE_BUSY(waiting=_SUBSCRIBERS_MAX)
         view = self._view
-        subscription = Subscription(Change(revision=view.revision, jobs=frozenset(view.by_id)))
+        subscription = FleetSubscription(Change(revision=view.revision, jobs=frozenset(view.by_id)))
         self._subscribers.add(subscription)
         if self._is_closed:
             subscription.close()

@@ -413,7 +413,7 @@ class DiskDict(TrackedDict):
         return self._sealed_entries.value(value.data) if type(value) is _Sealed else value
 
     def _hand_out(self, key: Any, value: Any, *, is_use: bool) -> Any:
-        """Return a value; one that can be changed in place is kept, so that changes are seen."""
+        """Return a value; keep it if it can be changed in place, to see its changes."""
         if self._notes_reads:
             _set(self, key, value)
             if is_use:

@@ -207,7 +207,7 @@ class TrackedDict(dict[Any, Any]):
 
 
 class ReadTrackedDict(TrackedDict):
-    """A dict of mutable values: each returned value is noted, as its ``tracking`` says."""
+    """A dict of mutable values, which notes each returned value."""
 
     __slots__ = ()
 

@@ -3,8 +3,8 @@
 ``compare`` is a pure function of two schemas. A change is *compatible* when every value that the
 old schema could hold has one meaning in the new one: fields added with a default, removed, renamed
 with an alias; int to float; a union, an enum or a literal that got more members. Where the bytes
-have to be taken apart for it, ``Fit.rewrite`` does so with plain data, before the new type reads
-them.
+have to be taken apart for it, ``SchemaFit.rewrite`` does so with plain data, before the new type
+reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.state.values.schemas import Schema, fields_of, is_same, words
 
-__all__ = ["Fit", "compare", "compare_keys", "could_be", "names_classes"]
+__all__ = ["SchemaFit", "compare", "compare_keys", "could_be", "names_classes"]
 
 Rewrite = Callable[[Any], Any]
 
@@ -30,7 +30,7 @@ _CLASSED = frozenset({"record", "enum"})
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class SchemaFit:
     """The compatibility of an old schema with a new one.
 
     ``changes`` describes compatible changes, ``problems`` incompatible ones: with any problem, no
@@ -43,7 +43,7 @@ class Fit:
     rewrite: Rewrite | None = None
 
 
-def compare(old: Schema, new: Schema) -> Fit:
+def compare(old: Schema, new: Schema) -> SchemaFit:
     """Return how values that were stored by an old schema are read by a new one.
 
     Example:
@@ -51,7 +51,7 @@ def compare(old: Schema, new: Schema) -> Fit:
         ((), ('it was str and is int',))
     """
     if is_same(old, new):
-        return Fit()
+        return SchemaFit()
     if UNTYPED in (old, new):
         return _compare_untyped(old, new)
     if "object" in (_kind(old), _kind(new)):
@@ -59,40 +59,40 @@ def compare(old: Schema, new: Schema) -> Fit:
     return _Comparison().of(old, new, stored_name="it")
 
 
-def compare_keys(old: Schema, new: Schema) -> Fit:
+def compare_keys(old: Schema, new: Schema) -> SchemaFit:
     """Return how keys of an old schema fit a new schema: their bytes must not change.
 
     An unknown type is not compared.
     """
     if UNTYPED in (old, new) or is_same(old, new):
-        return Fit()
+        return SchemaFit()
     if names_classes(old) or names_classes(new):
-        return Fit(problems=(_was(old, new, "the key"),))
+        return SchemaFit(problems=(_was(old, new, "the key"),))
     fit = _Comparison().of(old, new, stored_name="the key")
     if fit.rewrite is not None:
-        return Fit(problems=(_was(old, new, "the key"),))
+        return SchemaFit(problems=(_was(old, new, "the key"),))
     return fit
 
 
-def _compare_untyped(old: Schema, new: Schema) -> Fit:
+def _compare_untyped(old: Schema, new: Schema) -> SchemaFit:
     """Compare schemas of which one is pickled: a pickled value fits any declaration."""
     if old == UNTYPED:
-        return Fit(changes=(f"it was pickled and is {words(new)}",))
+        return SchemaFit(changes=(f"it was pickled and is {words(new)}",))
     if names_classes(old):
-        return Fit(problems=(f"it was {words(old)} and no longer has a declared type",))
-    return Fit(changes=(f"it was {words(old)} and is pickled",))
+        return SchemaFit(problems=(f"it was {words(old)} and no longer has a declared type",))
+    return SchemaFit(changes=(f"it was {words(old)} and is pickled",))
 
 
-def _objects(old: Schema, new: Schema) -> Fit:
+def _objects(old: Schema, new: Schema) -> SchemaFit:
     """Compare schemas of pickled objects, which are read as their pickles describe."""
     if _kind(old) != _kind(new):
-        return Fit(problems=(_was(old, new, "it"),))
+        return SchemaFit(problems=(_was(old, new, "it"),))
     if new.get("restores_itself"):
-        return Fit(changes=("its class restores it",))
+        return SchemaFit(changes=("its class restores it",))
     olds = {each["name"]: each["type"] for each in fields_of(old)}
     news = {each["name"]: each for each in fields_of(new)}
     if not olds:
-        return Fit()  # Nothing was known of it.
+        return SchemaFit()  # Nothing was known of it.
     added = [each for name, each in news.items() if name not in olds]
     problems = [f"field {name!r} was removed from the class" for name in olds if name not in news]
     problems += [
@@ -105,7 +105,7 @@ def _objects(old: Schema, new: Schema) -> Fit:
         for each in added
         if new.get("is_fixed") or not each.get("is_optional")
     ]
-    return Fit(tuple(f"field {each['name']!r} was added" for each in added), tuple(problems))
+    return SchemaFit(tuple(f"field {each['name']!r} was added" for each in added), tuple(problems))
 
 
 class _Comparison:
@@ -116,7 +116,7 @@ class _Comparison:
 
     def of(  # noqa: PLR0911  # one return for each kind of schema
         self, old: Schema, new: Schema, *, stored_name: str
-    ) -> Fit:
+    ) -> SchemaFit:
         if "again" in (_kind(old), _kind(new)):
             return self._again(old, new, stored_name)
         if "union" in (_kind(old), _kind(new)):
@@ -139,20 +139,24 @@ class _Comparison:
                 inner = self.of(old["items"], new["items"], stored_name=f"an item of {stored_name}")
                 return _map(inner, lambda rewrite: lambda raw: [rewrite(each) for each in raw])
             case _:
-                return Fit() if old == new else Fit(problems=(_was(old, new, stored_name),))
+                return (
+                    SchemaFit()
+                    if old == new
+                    else SchemaFit(problems=(_was(old, new, stored_name),))
+                )
 
-    def _scalar(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+    def _scalar(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
         is_wider = (old, new) in _WIDER if isinstance(old, str) and isinstance(new, str) else False
         if _kind(old) == "literal" and isinstance(new, str):
             found = {type(value).__name__ for value in old["values"]}
             is_wider = found == {new}
         if is_wider:
-            return Fit(changes=(_was(old, new, stored_name),))
-        return Fit(problems=(_was(old, new, stored_name),))
+            return SchemaFit(changes=(_was(old, new, stored_name),))
+        return SchemaFit(problems=(_was(old, new, stored_name),))
 
-    def _tuple(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+    def _tuple(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
         if len(old["items"]) != len(new["items"]):
-            return Fit(problems=(_was(old, new, stored_name),))
+            return SchemaFit(problems=(_was(old, new, stored_name),))
         fits = [
             self.of(one, other, stored_name=f"item {index} of {stored_name}")
             for index, (one, other) in enumerate(zip(old["items"], new["items"], strict=True))
@@ -163,7 +167,7 @@ class _Comparison:
             lambda raw: [rewrite(each) for rewrite, each in zip(rewrites, raw, strict=True)],
         )
 
-    def _dict(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+    def _dict(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
         keys = self.of(old["keys"], new["keys"], stored_name=f"a key of {stored_name}")
         values = self.of(old["values"], new["values"], stored_name=f"a value of {stored_name}")
         of_key, of_value = keys.rewrite or _itself, values.rewrite or _itself
@@ -174,35 +178,35 @@ class _Comparison:
 
     def _union(
         self, olds: list[Schema], news: list[Schema], whole: tuple[Schema, Schema], stored_name: str
-    ) -> Fit:
+    ) -> SchemaFit:
         found = [self._best(old, news, stored_name) for old in olds]
         if any(fit.problems for fit in found):
-            return Fit(problems=(_was(*whole, stored_name),))
+            return SchemaFit(problems=(_was(*whole, stored_name),))
         changes = tuple(change for fit in found for change in fit.changes)
         if not changes:
             changes = () if len(olds) == len(news) else (_was(*whole, stored_name),)
         if all(fit.rewrite is None for fit in found):
-            return Fit(changes=changes)
+            return SchemaFit(changes=changes)
         cases = [(old, fit.rewrite or _itself) for old, fit in zip(olds, found, strict=True)]
 
         def rewrite(raw: Any) -> Any:
             part = next((part for old, part in cases if could_be(raw, old)), _itself)
             return part(raw)
 
-        return Fit(changes=changes, rewrite=rewrite)
+        return SchemaFit(changes=changes, rewrite=rewrite)
 
-    def _best(self, old: Schema, news: list[Schema], stored_name: str) -> Fit:
+    def _best(self, old: Schema, news: list[Schema], stored_name: str) -> SchemaFit:
         fits = [self.of(old, new, stored_name=stored_name) for new in news]
         return min(fits, key=lambda fit: (len(fit.problems) > 0, len(fit.changes)))
 
-    def _again(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+    def _again(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
         if _kind(old) != "again" or _kind(new) != "again":
-            return Fit(problems=(_was(old, new, stored_name),))
+            return SchemaFit(problems=(_was(old, new, stored_name),))
         if old["up"] != new["up"]:
-            return Fit(problems=(f"{stored_name} contains itself at another depth",))
-        return Fit(rewrite=self._rewrites[-1 - old["up"]])
+            return SchemaFit(problems=(f"{stored_name} contains itself at another depth",))
+        return SchemaFit(rewrite=self._rewrites[-1 - old["up"]])
 
-    def _record(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+    def _record(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
         recursion = _Recursion()
         self._rewrites.append(recursion)
         parts = [self._field(field, old, new) for field in new["fields"]]
@@ -218,13 +222,13 @@ class _Comparison:
         changes = [change for part in parts for change in part.fit.changes]
         changes += [f"field {name!r} was removed" for name in removed]
         if problems:
-            return Fit(tuple(changes), tuple(problems))
+            return SchemaFit(tuple(changes), tuple(problems))
         taker = _Taker(old, new, parts)
         is_whole = all(part.fit.rewrite is None for part in parts)
         if is_whole and taker.is_needless and not (removed and new.get("is_closed")):
-            return Fit(tuple(changes))
+            return SchemaFit(tuple(changes))
         recursion.rewrite = taker
-        return Fit(tuple(changes), rewrite=taker)
+        return SchemaFit(tuple(changes), rewrite=taker)
 
     def _field(self, field: Schema, old: Schema, new: Schema) -> _Part:
         olds = {each["name"]: each for each in old["fields"]}
@@ -235,16 +239,16 @@ class _Comparison:
         if source is None:
             if not field.get("is_optional"):
                 text = f"field {name!r} was added without a default"
-                return _Part(name, None, Fit(problems=(text,)))
-            return _Part(name, None, Fit(changes=(f"field {name!r} was added",)))
+                return _Part(name, None, SchemaFit(problems=(text,)))
+            return _Part(name, None, SchemaFit(changes=(f"field {name!r} was added",)))
         before = olds[source]
         fit = self.of(before["type"], field["type"], stored_name=f"field {name!r}")
         if source != name:
             changes = (f"field {source!r} is renamed to {name!r}", *fit.changes)
-            fit = Fit(changes, fit.problems, fit.rewrite)
+            fit = SchemaFit(changes, fit.problems, fit.rewrite)
         if before.get("may_be_absent") and not field.get("is_optional"):
             text = f"field {name!r} was optional and is now required"
-            fit = Fit(fit.changes, (*fit.problems, text), fit.rewrite)
+            fit = SchemaFit(fit.changes, (*fit.problems, text), fit.rewrite)
         return _Part(name, source, fit)
 
 
@@ -254,7 +258,7 @@ class _Part:
 
     name: str
     source: str | None
-    fit: Fit
+    fit: SchemaFit
 
 
 @dataclass(slots=True)
@@ -362,21 +366,21 @@ def _itself(raw: Any) -> Any:
 
 def _superset(
     old: Iterable[Any], new: Iterable[Any], whole: tuple[Schema, Schema], stored_name: str
-) -> Fit:
+) -> SchemaFit:
     olds = {(type(value), value) for value in old}
     news = {(type(value), value) for value in new}
     if not olds <= news:
-        return Fit(problems=(_was(*whole, stored_name),))
-    return Fit() if olds == news else Fit(changes=(_was(*whole, stored_name),))
+        return SchemaFit(problems=(_was(*whole, stored_name),))
+    return SchemaFit() if olds == news else SchemaFit(changes=(_was(*whole, stored_name),))
 
 
-def _map(inner: Fit, wrap: Callable[[Rewrite], Rewrite]) -> Fit:
+def _map(inner: SchemaFit, wrap: Callable[[Rewrite], Rewrite]) -> SchemaFit:
     rewrite = None if inner.rewrite is None else wrap(inner.rewrite)
-    return Fit(inner.changes, inner.problems, rewrite)
+    return SchemaFit(inner.changes, inner.problems, rewrite)
 
 
-def _join(fits: list[Fit], rewrite: Rewrite) -> Fit:
-    return Fit(
+def _join(fits: list[SchemaFit], rewrite: Rewrite) -> SchemaFit:
+    return SchemaFit(
         tuple(change for fit in fits for change in fit.changes),
         tuple(problem for fit in fits for problem in fit.problems),
         rewrite if any(fit.rewrite is not None for fit in fits) else None,

@@ -22,7 +22,7 @@ from bicycle_runtime.layouts.state import (
     SchemaVersion,
     StateMetadata,
 )
-from bicycle_runtime.state.values.schema_changes import Fit, compare, compare_keys
+from bicycle_runtime.state.values.schema_changes import SchemaFit, compare, compare_keys
 from bicycle_runtime.state.values.schemas import Schema, describe, describe_key, is_same, words
 from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
@@ -232,17 +232,17 @@ def match(
     return found
 
 
-def fit_of(stored: SchemaVersion, declared: DeclaredState) -> Fit:
+def fit_of(stored: SchemaVersion, declared: DeclaredState) -> SchemaFit:
     """Return how values of a stored schema fit the declared schema."""
     if stored.version == declared.version:
         return compare(stored.schema, declared.schema)
     if stored.version > declared.version:
         text = f"version {stored.version} wrote it, but the current version is {declared.version}"
-        return Fit(problems=(text,))
+        return SchemaFit(problems=(text,))
     if declared.migrates:
-        return Fit(changes=(f"by its hook from version {stored.version}",))
+        return SchemaFit(changes=(f"by its hook from version {stored.version}",))
     text = f"version {stored.version} became {declared.version} without a migration hook"
-    return Fit(problems=(text,))
+    return SchemaFit(problems=(text,))
 
 
 def _index_of(schema_versions: Sequence[SchemaVersion], schema_version: SchemaVersion) -> int:

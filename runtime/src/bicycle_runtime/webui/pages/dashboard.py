@@ -12,7 +12,7 @@ from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change, FleetView
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 from bicycle_runtime.service.watching.summaries import NOTHING_RANK, JobSummary
-from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.live import PageMessage, live_answer
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["dashboard_live", "dashboard_page"]
@@ -29,11 +29,11 @@ async def dashboard_live(site: Site, request: Request) -> Response:
     """Return the stream of the page."""
     scope = site.scope(request)
 
-    async def render(change: Change | None) -> Iterable[Message]:
+    async def render(change: Change | None) -> Iterable[PageMessage]:
         if change is None:
             return []
         facts = {**await _facts(scope), "totals": scope.view.totals()}
-        return [Message(data=site.text("live/dashboard.html", facts))]
+        return [PageMessage(data=site.text("live/dashboard.html", facts))]
 
     return live_answer(scope, render)
 

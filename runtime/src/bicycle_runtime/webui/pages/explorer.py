@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.workers import JobWorkers, workers_now
-from bicycle_runtime.webui.live import Message, live_answer, paced_answer
+from bicycle_runtime.webui.live import PageMessage, live_answer, paced_answer
 from bicycle_runtime.webui.pages.job import missing_job
 from bicycle_runtime.webui.rendering import Site
 
@@ -69,13 +69,13 @@ async def metrics_live(site: Site, request: Request) -> Response:
     if job is not None:
         await scope.require(job)
 
-    async def render(_change: Change | None) -> Iterable[Message]:
+    async def render(_change: Change | None) -> Iterable[PageMessage]:
         nonlocal sampled
         samples = await _samples(scope, job, operator, tier)
         if samples["at_s"][-1:] == sampled:
             return []
         sampled = samples["at_s"][-1:]
-        return [Message.of("samples", samples)]
+        return [PageMessage.of("samples", samples)]
 
     return live_answer(scope, render)
 
@@ -101,8 +101,8 @@ async def workers_live(site: Site, request: Request) -> Response:
     """Return the stream of the page, renewed every five seconds at most."""
     scope = site.scope(request)
 
-    async def make() -> Iterable[Message]:
-        return [Message(data=site.text("live/workers.html", await _workers(scope)))]
+    async def make() -> Iterable[PageMessage]:
+        return [PageMessage(data=site.text("live/workers.html", await _workers(scope)))]
 
     return paced_answer(scope, make)
 

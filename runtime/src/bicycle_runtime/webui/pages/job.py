@@ -26,7 +26,7 @@ from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, one
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.formats import whole_number
-from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
+from bicycle_runtime.webui.live import BEAT_S, PageMessage, live_answer
 from bicycle_runtime.webui.pages.actions import ACTIONS, fits, form_facts
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
@@ -232,11 +232,11 @@ class _Live:
         self._read_ms = 0
         self._log_offset = whole_number(request.query_params.get("next", ""))
 
-    async def render(self, change: Change | None) -> list[Message]:
+    async def render(self, change: Change | None) -> list[PageMessage]:
         """Return the messages of a change, or of a while without one."""
         job = self._scope.view.get(self._name)
         if job is None:
-            return [Message(data=self._site.text("live/gone.html", {}))]
+            return [PageMessage(data=self._site.text("live/gone.html", {}))]
         lines = await self._log_lines() if self._tab.name == "logs" else []
         if change is None or (self._name not in change.jobs and not change.operations):
             return [*lines, *await self._samples()]
@@ -247,16 +247,16 @@ class _Live:
             self._mark = mark
             facts |= await _section(self._site, job, self._request, self._tab)
         facts |= {"tab": self._tab, "is_section": is_section, "now_ms": now_ms()}
-        parts = Message(data=self._site.text("live/job.html", facts))
+        parts = PageMessage(data=self._site.text("live/job.html", facts))
         return [parts, *lines, *await self._data(facts)]
 
-    async def _data(self, facts: Facts) -> list[Message]:
+    async def _data(self, facts: Facts) -> list[PageMessage]:
         """Return the data for scripts of the page: the graph, or new samples."""
         if facts.get("drawing") is not None:
-            return [Message.of("graph", facts["drawing"])]
+            return [PageMessage.of("graph", facts["drawing"])]
         return await self._samples()
 
-    async def _samples(self) -> list[Message]:
+    async def _samples(self) -> list[PageMessage]:
         """Return the samples for the charts if new ones are due, also of an idle job."""
         as_of_ms = self._site.service.fleet.view.as_of_ms
         if self._tab.name or as_of_ms - self._read_ms < _SAMPLE_MS:
@@ -267,15 +267,15 @@ class _Live:
         if samples["at_s"][-1:] == self._sampled:
             return []
         self._sampled = samples["at_s"][-1:]
-        return [Message.of("samples", samples)]
+        return [PageMessage.of("samples", samples)]
 
-    async def _log_lines(self) -> list[Message]:
+    async def _log_lines(self) -> list[PageMessage]:
         readings, offset = self._site.service.readings, self._log_offset
         log = await self._site.service.slow(
             lambda: readings.logs(self._name, after=offset, limit=_LOG_LINES)
         )
         self._log_offset = log["next"]
-        return [Message(data=self._site.text("live/log.html", log))] if log["lines"] else []
+        return [PageMessage(data=self._site.text("live/log.html", log))] if log["lines"] else []
 
 
 def _tier(request: Request) -> str:

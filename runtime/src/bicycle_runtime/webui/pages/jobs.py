@@ -14,7 +14,7 @@ from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.live import PageMessage, live_answer
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["jobs_live", "jobs_page"]
@@ -78,7 +78,7 @@ async def jobs_live(site: Site, request: Request) -> Response:
     wanted = set(request.query_params.getlist("state"))
     facts = {"may_operate": request.state.identity.may(Role.OPERATOR), "wanted": wanted}
 
-    async def render(change: Change | None) -> Iterable[Message]:
+    async def render(change: Change | None) -> Iterable[PageMessage]:
         if change is None:
             return []
         view = scope.view
@@ -91,7 +91,7 @@ async def jobs_live(site: Site, request: Request) -> Response:
             "gone": gone,
             "totals": view.totals(),
         }
-        return [Message(data=site.text("live/jobs.html", known))]
+        return [PageMessage(data=site.text("live/jobs.html", known))]
 
     return live_answer(scope, render)
 

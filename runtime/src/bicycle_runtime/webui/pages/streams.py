@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.webui.drawing import topology_drawing
-from bicycle_runtime.webui.live import Message, paced_answer
+from bicycle_runtime.webui.live import PageMessage, paced_answer
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["streams_live", "streams_page"]
@@ -25,10 +25,10 @@ async def streams_live(site: Site, request: Request) -> Response:
     """Return the stream of the page, renewed every five seconds at most."""
     scope = site.scope(request)
 
-    async def make() -> Iterable[Message]:
+    async def make() -> Iterable[PageMessage]:
         facts = await _facts(scope)
-        drawing = Message.of("graph", topology_drawing(facts["topology"]))
-        return [Message(data=site.text("live/streams.html", facts)), drawing]
+        drawing = PageMessage.of("graph", topology_drawing(facts["topology"]))
+        return [PageMessage(data=site.text("live/streams.html", facts)), drawing]
 
     return paced_answer(scope, make)
 
