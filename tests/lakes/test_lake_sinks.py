@@ -218,8 +218,6 @@ def test_a_column_that_is_never_null_there_is_asked_of_records(lake):
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
-        ({"mode": "upsert"}, "keys must be set for an upsert"),
-        ({"keys": ["id"]}, "keys must be set for an upsert"),
         ({"mode": "upsert", "keys": ["no"]}, "'no' is not a column"),
         ({"partition_by": ["no"]}, "'no' is not a column"),
         ({"mode": "upsert", "keys": ["x"], "columns": {"x": "float"}}, "'x' has the type double"),
@@ -229,6 +227,13 @@ def test_options_that_cannot_be_are_refused(lake, properties, problem):
     with raises(COLUMNS_WRONG) as caught:
         lake.start(**{**PLAIN, **properties})
     assert problem in caught.value.facts["problem"]
+
+
+@pytest.mark.parametrize("properties", [{"mode": "upsert"}, {"mode": "append", "keys": ["id"]}])
+def test_a_mode_that_contradicts_the_keys_is_refused(lake, properties):
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
+        lake.start(**{**PLAIN, **properties})
+    assert caught.value.facts["name"] == "keys"
 
 
 def test_a_type_that_tables_lack_is_refused(delta, iceberg):

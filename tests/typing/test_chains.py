@@ -10,7 +10,14 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FILES = ("good_chains.py", "good_joins.py", "good_states.py", "good_windows.py", "wrong_chains.py")
+FILES = (
+    "good_chains.py",
+    "good_connectors.py",
+    "good_joins.py",
+    "good_states.py",
+    "good_windows.py",
+    "wrong_chains.py",
+)
 
 
 def marked_lines() -> set[tuple[str, int]]:

@@ -16,6 +16,7 @@ from bicycle_sdk import (
     RuntimeContext,
     StreamEnvironment,
 )
+from bicycle_sdk.sinks import DeltaSinkOptions, delta_sink, iceberg_sink
 
 
 class Splitter(AsyncFunction[str, str]):
@@ -88,3 +89,10 @@ KafkaSinkBuilder[int]("localhost:9092", "lines").key(is_long)  # wrong
 words.key_by(len).interval_join(numbers, 0, 1, max)  # wrong
 words.key_by(len).join(words.key_by(len)).apply(Double())  # wrong
 words.merge_by_time(numbers)  # wrong
+
+delta_sink()  # wrong
+delta_sink("out", roll_rows="5")  # wrong
+delta_sink("out", rows_max=5)  # wrong
+DeltaSinkOptions("out", compression="lz9")  # wrong
+DeltaSinkOptions("out").roll_ms = 5  # wrong
+iceberg_sink("sqlite:///lake.db", "a.b")  # wrong

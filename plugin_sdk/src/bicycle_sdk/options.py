@@ -10,32 +10,41 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any, Literal, TypeVar, Union
+from functools import cache
+from typing import Any, TypeVar
 
 from bicycle_sdk.errors import MissingOptionError, OptionError, UnknownOptionError
-from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes
+from bicycle_sdk.option_values import (
+    OptionValueError,
+    choices_of,
+    convert,
+    fits,
+    hides_values,
+    is_columns,
+    split_none,
+    type_name,
+)
 
 __all__ = [
     "Declaration",
     "OptionInfo",
+    "accepts",
     "check",
     "declaration",
     "declared_options",
     "describe",
     "from_mapping",
     "option",
+    "parse",
+    "take",
 ]
 
 _METADATA = "bicycle_option"
 _T = TypeVar("_T")
-_TRUE = frozenset({"true", "yes", "on", "1"})
-_FALSE = frozenset({"false", "no", "off", "0"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,7 @@ def option(
     choices: tuple[Any, ...] = (),
     call: str = "",
     aliases: tuple[str, ...] = (),
+    kw_only: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field as an option.
 
@@ -75,6 +85,8 @@ def option(
         choices: The accepted values; by default the values of a ``Literal`` or ``Enum`` annotation.
         call: The method of a builder that sets it.
         aliases: Earlier names of the option that are still accepted.
+        kw_only: False for an option that a call also accepts by position; by default as the class
+            decides.
 
     Example:
         >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +97,8 @@ def option(
     """
     declared = Declaration(doc=doc, low=low, high=high, choices=choices, call=call, aliases=aliases)
     if default is dataclasses.MISSING:
-        return dataclasses.field(metadata={_METADATA: declared})
-    return dataclasses.field(default=default, metadata={_METADATA: declared})
+        return dataclasses.field(metadata={_METADATA: declared}, kw_only=kw_only)
+    return dataclasses.field(default=default, metadata={_METADATA: declared}, kw_only=kw_only)
 
 
 def declaration(field: dataclasses.Field[Any]) -> Declaration | None:
@@ -106,7 +118,8 @@ class OptionInfo:
     """One option as the docs, the CLI and the REST API show it.
 
     ``default`` is None for a required option as well: ask ``is_required``. ``choices`` is empty
-    when any value of the type will do. ``unit`` is ``"ms"``, ``"bytes"`` or ``""``.
+    when any value of the type will do. ``unit`` is ``"ms"``, ``"bytes"`` or ``""``. ``hint`` is
+    the type without None, which ``is_nullable`` allows.
     """
 
     name: str
@@ -119,6 +132,8 @@ class OptionInfo:
     unit: str
     doc: str
     aliases: tuple[str, ...] = ()
+    hint: Any = object
+    is_nullable: bool = False
 
     @property
     def flag(self) -> str:
@@ -140,6 +155,8 @@ class OptionInfo:
         """The accepted values as text: type, unit, bounds or choices."""
         if self.choices:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
+        if self.is_columns:
+            return "columns with their types, e.g. {'name': 'str', 'count': 'int'}"
         unit = {"ms": " of milliseconds (or '30s', '5m')", "bytes": " of bytes (or '64MiB')"}
         return f"{self.type_name}{unit.get(self.unit, '')}{self._bounds}"
 
@@ -154,6 +171,16 @@ class OptionInfo:
         return self.type_name.startswith("map of ")
 
     @property
+    def is_columns(self) -> bool:
+        """True for an option that names the columns of a table with their types."""
+        return is_columns(self.hint)
+
+    @property
+    def hides_values(self) -> bool:
+        """True if a wrong value must not be shown, since it may be a secret."""
+        return hides_values(self.hint)
+
+    @property
     def _bounds(self) -> str:
         if self.low is None and self.high is None:
             return ""
@@ -166,10 +193,95 @@ class OptionInfo:
 
 def describe(cls: type[Any]) -> list[OptionInfo]:
     """Return the options of a dataclass in the order of their declaration."""
+    key: Any = cls
+    return list(_infos(key))
+
+
+@cache
+def _infos(cls: Any) -> tuple[OptionInfo, ...]:
     declared = [(field, declaration(field)) for field in dataclasses.fields(cls)]
     options = [(field, found) for field, found in declared if found is not None]
     hints = typing.get_type_hints(cls) if options else {}
-    return [_info(field, hints[field.name], found) for field, found in options]
+    return tuple(_info(field, hints[field.name], found) for field, found in options)
+
+
+def parse(info: OptionInfo, value: object) -> Any:
+    """Return the value of an option that is given as text or as JSON.
+
+    Raises:
+        ValueError: it cannot be parsed, is out of bounds, or is not one of the choices.
+    """
+    if info.is_nullable and value in (None, "", "none"):
+        return None
+    try:
+        parsed = convert(info.hint, info.unit, value, is_text=True)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    if not accepts(info, parsed):
+        raise ValueError(f"expected {info.expected}")
+    return parsed
+
+
+def take(info: OptionInfo, value: object) -> Any:
+    """Return the value of an option from a Python call; a text is not parsed.
+
+    Raises:
+        OptionValueError: it has another type, is out of bounds, or is not one of the choices.
+    """
+    if info.is_nullable and value is None:
+        return None
+    if info.is_list and isinstance(value, str):
+        problem = f"{info.name} must be a tuple, got the text {value!r}"
+        raise OptionValueError(problem, f"give ({value!r},)")
+    try:
+        found = convert(info.hint, info.unit, value, is_text=False)
+    except OptionValueError:
+        raise
+    except (TypeError, ValueError):
+        found = value
+    if accepts(info, found):
+        return found
+    shown = "another value (not shown)" if info.hides_values else repr(value)
+    raise OptionValueError(
+        f"{info.name} is {shown}, expected {info.expected}", f"correct {info.name}"
+    )
+
+
+def accepts(info: OptionInfo, value: Any) -> bool:
+    """Return whether a value has the type, bounds and choices of an option."""
+    if info.is_nullable and value is None:
+        return True
+    items = value if isinstance(value, tuple) else value.values() if info.is_map else [value]
+    return fits(info.hint, value) and all(_is_in_bounds(info, each) for each in items)
+
+
+def _is_in_bounds(info: OptionInfo, value: Any) -> bool:
+    plain = value.value if isinstance(value, Enum) else value
+    if info.choices and plain not in info.choices:
+        return False
+    if info.low is not None and not plain >= info.low:
+        return False
+    return info.high is None or bool(plain <= info.high)
+
+
+def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> OptionInfo:
+    inner, is_nullable = split_none(hint)
+    words = set(field.name.split("_"))
+    is_required = field.default is dataclasses.MISSING
+    return OptionInfo(
+        name=field.name,
+        type_name=type_name(inner) + (" or nothing" if is_nullable else ""),
+        default=None if is_required else field.default,
+        is_required=is_required,
+        low=declared.low,
+        high=declared.high,
+        choices=declared.choices or choices_of(inner),
+        unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
+        doc=declared.doc,
+        aliases=declared.aliases,
+        hint=inner,
+        is_nullable=is_nullable,
+    )
 
 
 def check(options: Any) -> None:
@@ -178,13 +290,10 @@ def check(options: Any) -> None:
     Raises:
         OptionError: a value has the wrong type, is out of bounds or is none of the choices.
     """
-    cls = type(options)
-    hints = typing.get_type_hints(cls)
-    for info in describe(cls):
-        inner, is_optional = _without_none(hints[info.name])
+    for info in describe(type(options)):
         value = getattr(options, info.name)
-        if not (is_optional and value is None) and not _is_accepted(info, inner, value):
-            raise _refusal(cls, info, value)
+        if not accepts(info, value):
+            raise _refusal(type(options), info, value)
 
 
 def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
@@ -203,8 +312,7 @@ def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
     newer = {alias: info.name for info in infos.values() for alias in info.aliases}
     values = {newer.get(name, name): value for name, value in values.items()}
     _refuse_unknown(cls, infos, values)
-    hints = typing.get_type_hints(cls)
-    parsed = {name: _parse(cls, infos[name], hints[name], value) for name, value in values.items()}
+    parsed = {name: _parse(cls, infos[name], value) for name, value in values.items()}
     for info in infos.values():
         if info.is_required and info.name not in parsed:
             raise MissingOptionError(
@@ -232,138 +340,15 @@ def _refuse_unknown(
         )
 
 
-def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> OptionInfo:
-    inner, is_optional = _without_none(hint)
-    words = set(field.name.split("_"))
-    return OptionInfo(
-        name=field.name,
-        type_name=_type_name(inner) + (" or nothing" if is_optional else ""),
-        default=None if field.default is dataclasses.MISSING else field.default,
-        is_required=field.default is dataclasses.MISSING,
-        low=declared.low,
-        high=declared.high,
-        choices=declared.choices or _choices(inner),
-        unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
-        doc=declared.doc,
-        aliases=declared.aliases,
-    )
-
-
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    """Return the type behind ``X | None``, and whether None is allowed."""
-    if typing.get_origin(hint) not in (Union, types.UnionType):
-        return hint, False
-    inner = [arm for arm in typing.get_args(hint) if arm is not types.NoneType]
-    if len(inner) != 1:
-        raise TypeError(f"an option has one type or that and None, not {hint}")
-    return inner[0], True
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) is Literal:
-        return typing.get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return tuple(member.value for member in hint)
-    return ()
-
-
-def _type_name(hint: Any) -> str:
-    if typing.get_origin(hint) is tuple:
-        return f"list of {_type_name(typing.get_args(hint)[0])}"
-    if typing.get_origin(hint) is Literal:
-        return "word"
-    if typing.get_origin(hint) is dict:
-        return f"map of names to {_type_name(typing.get_args(hint)[1])}"
-    names = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
-    return names.get(hint) or ("word" if _choices(hint) else str(getattr(hint, "__name__", hint)))
-
-
-def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
-    inner, is_optional = _without_none(hint)
-    if is_optional and value in (None, "", "none"):
-        return None
+def _parse(cls: type[Any], info: OptionInfo, value: object) -> Any:
     try:
-        parsed = _parse_as(inner, info.unit, value)
-    except (TypeError, ValueError):
+        return parse(info, value)
+    except ValueError:
         raise _refusal(cls, info, value) from None
-    if not _is_accepted(info, inner, parsed):
-        raise _refusal(cls, info, value)  # Names the written value, not the parsed one.
-    return parsed
-
-
-def _parse_as(hint: Any, unit: str, value: Any) -> Any:
-    """Return ``value`` as the type ``hint``; raise ValueError if it cannot be parsed."""
-    if typing.get_origin(hint) in (tuple, dict):
-        return _parse_items(hint, unit, value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return value if isinstance(value, hint) else hint(value)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if isinstance(value, str) and typing.get_origin(hint) is not Literal:
-        return _parse_text(hint, unit, value.strip() if hint is not str else value)
-    if hint is float and type(value) is int:
-        return float(value)
-    return value
-
-
-def _parse_items(hint: Any, unit: str, value: Any) -> Any:
-    """Return a list or a map; as a text its items are separated by commas."""
-    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
-    if typing.get_origin(hint) is tuple:
-        inner = typing.get_args(hint)[0]
-        return tuple(_parse_as(inner, unit, item) for item in items if item != "")
-    inner = typing.get_args(hint)[1]
-    pairs = map(_pair, items) if isinstance(value, str) else dict(value).items()
-    return {str(name): _parse_as(inner, unit, each) for name, each in pairs}
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """Return the name and the value of ``name=value``."""
-    name, equals, value = text.partition("=")
-    if not (name.strip() and equals):
-        raise ValueError(text)
-    return name.strip(), value
-
-
-def _parse_text(hint: Any, unit: str, text: str) -> Any:
-    if hint is bool:
-        if text.lower() in _TRUE | _FALSE:
-            return text.lower() in _TRUE
-        raise ValueError(text)
-    if hint is int and unit == "ms":
-        return parse_duration_ms(text)
-    if hint is int and unit == "bytes":
-        return parse_size_bytes(text)
-    return hint(text) if hint in (int, float) else text
-
-
-def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
-    """Return whether a value has the type ``hint`` and is in bounds and choices."""
-    if typing.get_origin(hint) is tuple:
-        item_hint = typing.get_args(hint)[0]
-        return isinstance(value, tuple) and all(_is_accepted(info, item_hint, v) for v in value)
-    if typing.get_origin(hint) is dict:
-        items = value.values() if isinstance(value, dict) else ()
-        return isinstance(value, dict) and all(
-            _is_accepted(info, typing.get_args(hint)[1], each) for each in items
-        )
-    if isinstance(hint, type) and not _is_instance(value, hint):
-        return False
-    plain = value.value if isinstance(value, Enum) else value
-    if info.choices and plain not in info.choices:
-        return False
-    if info.low is not None and not plain >= info.low:
-        return False
-    return info.high is None or bool(plain <= info.high)
-
-
-def _is_instance(value: object, hint: type[Any]) -> bool:
-    """Return whether a value fits a type: an int is a float, ``True`` is neither."""
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def _refusal(cls: type[Any], info: OptionInfo, value: object) -> OptionError:
     plain = value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+    if info.hides_values:
+        plain = "a value that is not shown"
     return OptionError(group=cls.__name__, name=info.name, found=plain, expected=info.expected)

@@ -8,9 +8,10 @@ called.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from bicycle_sdk.errors import SecretError, StreamDefinitionError
 
@@ -31,6 +32,7 @@ class Secret:
 
     kind: Literal["env", "file"]
     location: str
+    option_type: ClassVar[str] = "reference to a secret"
 
     def __post_init__(self) -> None:
         if not self.location:
@@ -63,6 +65,31 @@ class Secret:
         if kind == "file" and location:
             return cls.file(location)
         raise ValueError("expected a reference, got another value (not shown)")
+
+    @classmethod
+    def from_json(cls, value: object) -> Secret:
+        """Return the reference in a graph, ``{"secret": {"env": NAME}}``.
+
+        Raises:
+            ValueError: it is something else, which the message does not show.
+        """
+        inner = value["secret"] if isinstance(value, Mapping) and set(value) == {"secret"} else None
+        if isinstance(inner, Mapping) and len(inner) == 1:
+            [(kind, location)] = inner.items()
+            if kind in ("env", "file") and isinstance(location, str) and location:
+                return cls(kind, location)
+        raise ValueError("expected a reference, got another value (not shown)")
+
+    @classmethod
+    def from_option(cls, value: object, *, is_text: bool) -> Secret:
+        """Return the reference that an option holds; parse a text from outside Python.
+
+        Raises:
+            ValueError: it is something else, which the message does not show.
+        """
+        if isinstance(value, Secret):
+            return value
+        return cls.parse(value) if is_text and isinstance(value, str) else cls.from_json(value)
 
     def reveal(self) -> str:
         """Return the secret: call it where it is used, and keep it out of state and logs.

@@ -174,7 +174,7 @@ class Checked:
         ({"partition_by": "field", "partition_field": "town"}, Event, COLUMNS_WRONG),
         ({"partition_by": "field", "partition_field": "value"}, int, COLUMNS_WRONG),
         ({"partition_by": "date", "partition_field": "user"}, Event, COLUMNS_WRONG),
-        ({"partition_by": "date", "partition_format": "day"}, Event, COLUMNS_WRONG),
+        ({"partition_by": "date", "partition_format": "day"}, Event, CONNECTOR_OPTION_WRONG),
         ({"compression": "lz9"}, Event, CONNECTOR_OPTION_WRONG),
     ],
 )

@@ -11,11 +11,21 @@ from bicycle_sdk import loading
 if typing.TYPE_CHECKING:
     from bicycle_sdk.sinks.databases import postgres_sink
     from bicycle_sdk.sinks.http import HttpBody, HttpServer, http_sink
-    from bicycle_sdk.sinks.lakes import IcebergCatalog, Rolling, delta_sink, iceberg_sink
+    from bicycle_sdk.sinks.lakes import (
+        DeltaSinkOptions,
+        IcebergCatalog,
+        IcebergSinkOptions,
+        LakeSinkOptions,
+        Rolling,
+        delta_sink,
+        iceberg_sink,
+    )
     from bicycle_sdk.sinks.tables import (
         ColumnType,
         Compression,
         Folders,
+        ParquetSinkOptions,
+        TableSinkOptions,
         by_date,
         by_field,
         console_table_sink,
@@ -27,11 +37,21 @@ else:
         {
             "databases": ("postgres_sink",),
             "http": ("HttpBody", "HttpServer", "http_sink"),
-            "lakes": ("IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"),
+            "lakes": (
+                "DeltaSinkOptions",
+                "IcebergCatalog",
+                "IcebergSinkOptions",
+                "LakeSinkOptions",
+                "Rolling",
+                "delta_sink",
+                "iceberg_sink",
+            ),
             "tables": (
                 "ColumnType",
                 "Compression",
                 "Folders",
+                "ParquetSinkOptions",
+                "TableSinkOptions",
                 "by_date",
                 "by_field",
                 "console_table_sink",
@@ -43,11 +63,16 @@ else:
 __all__ = [
     "ColumnType",
     "Compression",
+    "DeltaSinkOptions",
     "Folders",
     "HttpBody",
     "HttpServer",
     "IcebergCatalog",
+    "IcebergSinkOptions",
+    "LakeSinkOptions",
+    "ParquetSinkOptions",
     "Rolling",
+    "TableSinkOptions",
     "by_date",
     "by_field",
     "console_table_sink",

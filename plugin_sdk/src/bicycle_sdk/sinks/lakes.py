@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bicycle_sdk.connectors import SinkDescriptor
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.connector_options import Conflict, sink_call
+from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks.tables import ColumnType, Compression, column_words, given, keys_of
+from bicycle_sdk.sinks.tables import TableSinkOptions, upsert_with_keys
 
-__all__ = ["IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"]
+__all__ = [
+    "DeltaSinkOptions",
+    "IcebergCatalog",
+    "IcebergSinkOptions",
+    "LakeSinkOptions",
+    "Rolling",
+    "delta_sink",
+    "iceberg_sink",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolling:
-    """The bounds at which waiting rows are committed; None is the connector's default.
+    """The bounds at which waiting rows are committed; an earlier form of ``roll_…``.
 
     Args:
         rows: So many rows.
@@ -32,14 +40,14 @@ class Rolling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergCatalog:
-    """A catalogue of Iceberg tables in a database.
+    """A catalog of Iceberg tables; an earlier form of the options of ``iceberg_sink``.
 
     Args:
         address: ``sqlite:////data/lake.db``, or ``postgresql://user@host:port/database``, without
             a password.
         warehouse: Directory or URL below which new tables are created.
         password: Where the password is.
-        name: Of the catalogue within its database.
+        name: Of the catalog within its database.
     """
 
     address: str
@@ -48,109 +56,110 @@ class IcebergCatalog:
     name: str | None = None
 
 
-def delta_sink(
-    path: str | os.PathLike[str],
-    *,
-    keys: Sequence[str] = (),
-    columns: Mapping[str, ColumnType] | None = None,
-    partition_by: Sequence[str] = (),
-    timestamp_field: str | None = None,
-    compression: Compression | None = None,
-    rolling: Rolling | None = None,
-    on_rewind: Literal["fail", "publish_again"] | None = None,
-) -> SinkDescriptor[Any]:
-    """Return a sink of rows of a Delta table, one commit per epoch.
+class LakeSinkOptions(TableSinkOptions):
+    """The options for writing rows to a lake table."""
 
-    Args:
-        path: Directory of the table, or a URL such as ``s3://bucket/payments``.
-        keys: Columns that identify a row: a record replaces the row with its keys. Without keys
-            each record is one row more.
-        columns: Type of each column; None for the fields of the record type.
-        partition_by: Columns by which a table that is made is put into folders.
-        timestamp_field: Column that gets the event time of each record.
-        compression: The compression of files; snappy by default.
-        rolling: When rows that wait are committed.
-        on_rewind: The action if a restored epoch is older than the last written epoch.
-    """
-    call = "delta_sink"
-    properties = {"path": os.fspath(path), **keys_of(call, keys)}
-    properties |= _table_properties(call, columns, partition_by, rolling)
-    properties |= given(
-        call, timestamp_field=timestamp_field, compression=compression, on_rewind=on_rewind
+    mode: Literal["append", "upsert"] = option(
+        default="append",
+        doc=(
+            "append adds rows; upsert replaces the row with the same keys, and the last record "
+            "wins. Default: upsert with keys, else append."
+        ),
     )
-    return SinkDescriptor(connector_type="delta", properties=properties)
-
-
-def iceberg_sink(
-    catalog: IcebergCatalog,
-    table: str,
-    *,
-    keys: Sequence[str] = (),
-    columns: Mapping[str, ColumnType] | None = None,
-    partition_by: Sequence[str] = (),
-    timestamp_field: str | None = None,
-    rolling: Rolling | None = None,
-    on_rewind: Literal["fail", "publish_again"] | None = None,
-) -> SinkDescriptor[Any]:
-    """Return a sink of rows of an Iceberg table, one commit per epoch.
-
-    Args:
-        catalog: Where the table is known.
-        table: ``namespace.table``.
-        keys: Columns that identify a row: a record replaces the row with its keys. Without keys
-            each record is one row more.
-        columns: Type of each column; None for the fields of the record type.
-        partition_by: Columns by which a table that is made is put into folders.
-        timestamp_field: Column that gets the event time of each record.
-        rolling: When rows that wait are committed.
-        on_rewind: The action if a restored epoch is older than the last written epoch.
-    """
-    call = "iceberg_sink"
-    if not all(table.partition(".")):
-        raise StreamDefinitionError(
-            call=call, problem=f"the table {table!r} has no namespace", hint="give 'shop.payments'"
-        )
-    properties: dict[str, Any] = {
-        "catalog": catalog.address,
-        "warehouse": os.fspath(catalog.warehouse),
-        "table": table,
-        **keys_of(call, keys),
-    }
-    if catalog.password is not None:
-        properties["catalog_password"] = catalog.password.to_json()
-    properties |= _table_properties(call, columns, partition_by, rolling)
-    properties |= given(
-        call,
-        catalog_name=catalog.name,
-        timestamp_field=timestamp_field,
-        on_rewind=on_rewind,
+    keys: Sequence[str] = option(
+        default=(), doc="Columns that identify a row (upsert); they must not be null."
     )
-    return SinkDescriptor(connector_type="iceberg", properties=properties)
+    partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
+    publish_timeout_ms: int = option(
+        default=900_000,
+        low=1_000,
+        high=86_400_000,
+        doc="Time without the storage or catalog after which the job ends; its output is kept.",
+    )
+    on_rewind: Literal["fail", "publish_again"] = option(
+        default="fail",
+        doc=(
+            "Reaction when an older epoch than the published output is restored: fail, or write "
+            "again."
+        ),
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with ``rolling`` as options, and the mode that keys select."""
+        options = upsert_with_keys(given)
+        rolling = options.pop("rolling", None)
+        if isinstance(rolling, Rolling):
+            bounds = {
+                "roll_rows": rolling.rows,
+                "roll_bytes": rolling.size_bytes,
+                "roll_ms": rolling.age_ms,
+            }
+            options = {name: found for name, found in bounds.items() if found is not None} | options
+        return options
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield a mode that does not fit the keys."""
+        if (self.mode == "upsert") != bool(self.keys):
+            problem = "keys must be set for an upsert, and only for an upsert"
+            yield Conflict("keys", problem, "set e.g. keys=('id',) with mode=upsert")
 
 
-def _table_properties(
-    call: str,
-    columns: Mapping[str, ColumnType] | None,
-    partition_by: Sequence[str],
-    rolling: Rolling | None,
-) -> dict[str, Any]:
-    """Return the properties of both kinds of tables."""
-    if isinstance(partition_by, str):
-        raise StreamDefinitionError(
-            call=call,
-            problem=f"partition_by must be a tuple, got the text {partition_by!r}",
-            hint=f"give ({partition_by!r},)",
-        )
-    properties: dict[str, Any] = {}
-    if columns is not None:
-        properties["columns"] = column_words(call, columns)
-    if partition_by:
-        properties["partition_by"] = list(partition_by)
-    if rolling is not None:
-        properties |= given(
-            call,
-            roll_rows=rolling.rows,
-            roll_bytes=rolling.size_bytes,
-            roll_ms=rolling.age_ms,
-        )
-    return properties
+class DeltaSinkOptions(LakeSinkOptions, connector="delta", extra="delta", call="delta_sink"):
+    """The options of the Delta sink: the table. Each epoch is one commit."""
+
+    path: str | os.PathLike[str] = option(
+        kw_only=False,
+        doc="Directory of the table, or a URL such as s3://bucket/table.",
+        aliases=("out_dir",),
+    )
+
+
+class IcebergSinkOptions(
+    LakeSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
+):
+    """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
+
+    catalog: str = option(
+        kw_only=False,
+        doc=(
+            "Address of an SQL catalog, without a password: sqlite:////data/lake.db, or "
+            "postgresql://user@host/database."
+        ),
+    )
+    table: str = option(kw_only=False, doc="Name of the table: namespace.table.")
+    catalog_password: Secret | None = option(
+        default=None, doc="A reference to the password of the catalog."
+    )
+    catalog_name: str = option(default="bicycle", doc="Name of the catalog within its database.")
+    warehouse: str | os.PathLike[str] = option(
+        doc="Directory or URL below which new tables are created."
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with an ``IcebergCatalog`` as four options."""
+        catalog = given.get("catalog")
+        if isinstance(catalog, IcebergCatalog):
+            given = given | {
+                "catalog": catalog.address,
+                "warehouse": catalog.warehouse,
+                "catalog_password": catalog.password,
+                "catalog_name": catalog.name,
+            }
+        return super().from_arguments(given)
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield a table without a namespace, and a mode that does not fit the keys."""
+        yield from super().conflicts()
+        if not all(self.table.partition(".")):
+            problem = f"the table {self.table!r} has no namespace"
+            yield Conflict("table", problem, "set e.g. table='shop.payments'")
+
+
+delta_sink = sink_call(
+    DeltaSinkOptions, "Return a sink of rows of a Delta table, one commit per epoch."
+)
+iceberg_sink = sink_call(
+    IcebergSinkOptions, "Return a sink of rows of an Iceberg table, one commit per epoch."
+)

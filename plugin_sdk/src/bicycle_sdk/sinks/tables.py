@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any, Literal
 
+from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.option_values import OptionValueError, stored
+from bicycle_sdk.options import describe, option, take
 
 __all__ = [
     "ColumnType",
     "Compression",
     "Folders",
+    "ParquetSinkOptions",
+    "TableSinkOptions",
     "by_date",
     "by_field",
     "column_words",
@@ -23,11 +26,11 @@ __all__ = [
     "given",
     "keys_of",
     "parquet_sink",
+    "upsert_with_keys",
 ]
 
-Compression = Literal["snappy", "zstd", "gzip", "none"]
 ColumnType = type | str
-_TYPES = (bool, int, float, str, bytes, datetime, date, time, Decimal)
+Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,47 +71,114 @@ def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
     return Folders(kind="date", field=field, date_format=date_format)
 
 
-def parquet_sink(
-    path: str | os.PathLike[str],
-    *,
-    folders: Folders | None = None,
-    columns: Mapping[str, ColumnType] | None = None,
-    timestamp_field: str | None = None,
-    compression: Compression | None = None,
-    roll_rows: int | None = None,
-    roll_bytes: int | None = None,
-    roll_ms: int | None = None,
-) -> SinkDescriptor[Any]:
-    """Return a sink of Parquet files in a directory or at a URL, visible when sealed.
+class TableSinkOptions(SinkOptions):
+    """The options of tables: columns, and when rows become visible."""
 
-    Args:
-        path: The directory, or a URL such as ``s3://bucket/folder``.
-        folders: ``by_field`` or ``by_date``; None for no folders.
-        columns: Type of each column; None for the fields of the record type, or ``event_time`` and
-            ``payload`` if the records have no fields.
-        timestamp_field: Column that gets the event time of each record.
-        compression: The compression of files; snappy by default.
-        roll_rows: A part is complete when it has this many rows; None: as the connector decides.
-        roll_bytes: A part is complete when it has about this many bytes.
-        roll_ms: Everything is completed this long after its first record.
-    """
-    properties: dict[str, Any] = {"path": os.fspath(path)}
-    if folders is not None:
-        properties["partition_by"] = folders.kind
-        properties["partition_field"] = folders.field
-        if folders.kind == "date":
-            properties["partition_format"] = folders.date_format
-    if columns is not None:
-        properties["columns"] = column_words("parquet_sink", columns)
-    properties |= given(
-        "parquet_sink",
-        timestamp_field=timestamp_field,
-        compression=compression,
-        roll_rows=roll_rows,
-        roll_bytes=roll_bytes,
-        roll_ms=roll_ms,
+    columns: Mapping[str, ColumnType] | None = option(
+        default=None,
+        doc=(
+            "Types of the columns: int, float, bool, str, bytes, datetime, date, time, decimal, "
+            "decimal(12,2), json. Default: the fields of the record type; event_time and payload "
+            "for records without fields."
+        ),
     )
-    return SinkDescriptor(connector_type="parquet_file", properties=properties)
+    timestamp_field: str = option(
+        default="",
+        doc="Column for the event time of each record; a record without event time fails.",
+        aliases=("time_field",),
+    )
+    compression: Compression = option(default="snappy", doc="Compression of the files.")
+    roll_rows: int = option(
+        default=1_000_000,
+        low=1,
+        high=1 << 31,
+        doc="Number of rows at which a part is complete.",
+        aliases=("max_rows",),
+    )
+    roll_bytes: int = option(
+        default=128 << 20,
+        low=1,
+        high=1 << 40,
+        doc="Approximate size at which a part is complete.",
+        aliases=("max_bytes",),
+    )
+    roll_ms: int = option(
+        default=60_000,
+        low=0,
+        high=86_400_000,
+        doc="Time after the first record at which all open parts are complete.",
+        aliases=("max_age", "roll_after"),
+    )
+    open_bytes_max: int = option(
+        default=1 << 30,
+        low=1,
+        high=1 << 40,
+        doc="Total size of open parts at which all of them are complete.",
+    )
+
+
+class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parquet_sink"):
+    """The options of the Parquet sink: location, folders, and bounds of parts.
+
+    The sink writes files in a directory or at a URL; a file is visible when its epoch is sealed.
+    """
+
+    path: str | os.PathLike[str] = option(
+        kw_only=False,
+        doc="Output directory, or a URL such as s3://bucket/folder.",
+        aliases=("out_dir",),
+    )
+    partition_by: Literal["none", "field", "date"] | Folders = option(
+        default="none",
+        doc=(
+            "Subfolders: `none`, field=value for each value of a field, or dt=date. Calls also "
+            "accept `by_field(…)` and `by_date(…)`."
+        ),
+        aliases=("folders",),
+    )
+    partition_field: str = option(
+        default="",
+        doc="Partition field; for dates it may be empty to use the event time of the record.",
+    )
+    partition_format: str = option(
+        default="%Y-%m-%d", doc="Date format in UTC, as in strftime: e.g. %Y-%m or %Y-%m-%dT%H."
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with the folders as three options."""
+        folders = given.get("partition_by")
+        if not isinstance(folders, Folders):
+            return given
+        options = {"partition_by": folders.kind, "partition_field": folders.field}
+        if folders.kind == "date":
+            options["partition_format"] = folders.date_format
+        return given | options
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield options of folders that contradict each other."""
+        by, name, given = self.partition_by, self.partition_field, self.given_options()
+        if by == "field" and not name:
+            hint = "set partition_field to the name of a column"
+            yield Conflict("partition_field", "it must be set for folders by field", hint)
+        if by != "date" and "partition_format" in given:
+            hint = "remove it, or set partition_by to date"
+            problem = f"partition_format applies to folders by date, not {by}"
+            yield Conflict("partition_format", problem, hint)
+        if by == "none" and name:
+            hint = "set partition_by to field or date"
+            problem = "partition_field is set, but partition folders are disabled"
+            yield Conflict("partition_field", problem, hint)
+        if by == "date" and "%" not in self.partition_format:
+            hint = "use a format such as '%Y-%m-%d' or '%Y-%m'"
+            problem = f"{self.partition_format!r} is not a date format"
+            yield Conflict("partition_format", problem, hint)
+
+
+parquet_sink = sink_call(
+    ParquetSinkOptions,
+    "Return a sink of Parquet files in a directory or at a URL, visible when sealed.",
+)
 
 
 def console_table_sink(
@@ -135,22 +205,11 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]
     Raises:
         StreamDefinitionError: there is no column, or a type has no word.
     """
-    words = []
-    for name, found in columns.items():
-        if isinstance(found, type) and found not in _TYPES:
-            known = ", ".join(each.__name__ for each in _TYPES)
-            raise StreamDefinitionError(
-                call=call,
-                problem=f"column {name!r} has the type {found.__name__}",
-                hint=f"use one of {known}, or a type name such as 'decimal(12,2)' or 'json'",
-            )
-        words.append([name, found if isinstance(found, str) else found.__name__.lower()])
-    if not words:
-        raise StreamDefinitionError(
-            call=call,
-            problem="columns is empty",
-            hint="name at least one column, or remove columns",
-        )
+    info = next(info for info in describe(TableSinkOptions) if info.is_columns)
+    try:
+        words: list[list[str]] = stored(info.hint, take(info, columns))
+    except OptionValueError as error:
+        raise StreamDefinitionError(call=call, problem=error.problem, hint=error.hint) from None
     return words
 
 
@@ -182,3 +241,13 @@ def given(call: str, **properties: Any) -> dict[str, Any]:
                 call=call, problem=f"{name} is {value}, expected 1 or more", hint="give more"
             )
     return found
+
+
+def upsert_with_keys(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of a call with the mode upsert, if there are keys and no mode."""
+    keys = given.get("keys")
+    if isinstance(keys, str) or given.get("mode") is not None:
+        return dict(given)
+    if not keys:
+        return {name: value for name, value in given.items() if name != "keys"}
+    return given | {"mode": "upsert"}

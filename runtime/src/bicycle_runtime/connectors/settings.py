@@ -6,6 +6,7 @@ Beside properties the graph has payloads of a connector: here, the declared type
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
 from bicycle_runtime.formats.registry import make_codec
+from bicycle_sdk.connector_options import ConnectorOptions
 from bicycle_sdk.errors import (
     BicycleError,
     ConfigError,
@@ -101,11 +103,12 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
         spec: The connector; its properties hold JSON values or texts.
 
     Raises:
-        CONNECTOR_OPTION_WRONG: a property is unknown, missing, ill-typed or out of bounds.
+        CONNECTOR_OPTION_WRONG: a property is unknown, missing, ill-typed or out of bounds, or
+            contradicts another one.
     """
     cause: ConfigError
     try:
-        return from_mapping(options_class, spec.properties)
+        options = from_mapping(options_class, spec.properties)
     except UnknownOptionError as error:
         cause, problem = error, "unknown property"
         hint = f"known are: {error.facts['known_text']}"
@@ -117,6 +120,9 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     except OptionError as error:
         cause, problem = error, f"{error.facts['found']!r} is not valid"
         hint = f"use {error.facts['expected']}"
+    else:
+        _refuse_conflicts(options, spec)
+        return options
     raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
@@ -126,13 +132,22 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     ) from cause
 
 
+def _refuse_conflicts(options: object, spec: ConnectorSpec) -> None:
+    found = options.conflicts() if isinstance(options, ConnectorOptions) else ()
+    for each in found:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name=each.option,
+            problem=each.problem,
+            hint=each.hint,
+        )
+
+
 def secret_of(value: object) -> Secret | None:
     """Return the secret in JSON of the form ``{"secret": {"env": …}}``, or None."""
-    inner = value["secret"] if isinstance(value, Mapping) and set(value) == {"secret"} else None
-    if isinstance(inner, Mapping) and len(inner) == 1:
-        [(kind, location)] = inner.items()
-        if kind in ("env", "file") and isinstance(location, str) and location:
-            return Secret(kind, location)
+    with contextlib.suppress(ValueError):
+        return Secret.from_json(value)
     return None
 
 
@@ -159,12 +174,13 @@ def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | Non
     )
 
 
-def typed_path(spec: ConnectorSpec, text: str, *, name: str = "path") -> str:
+def typed_path(spec: ConnectorSpec, path: str | os.PathLike[str], *, name: str = "path") -> str:
     """Return the path that an option means; ``name`` is that of the option.
 
     Raises:
         CONNECTOR_OPTION_WRONG: it is empty, as an unset variable of a shell leaves it.
     """
+    text = os.fspath(path)
     if not text.strip():
         raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,

@@ -38,8 +38,6 @@ from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks import (
     Folders,
     HttpServer,
-    IcebergCatalog,
-    Rolling,
     by_date,
     by_field,
     console_table_sink,
@@ -177,16 +175,16 @@ class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         return self._in(self._folders(is_timed=True))
 
     def _in(self, folders: Folders | None) -> SinkDescriptor[Any]:
-        return parquet_sink(
-            self.out_dir,
-            folders=folders,
-            columns=None if self.columns is None else _columns(self.columns),
-            timestamp_field=self.time_field,
-            compression=self.compression,
-            roll_rows=self.max_rows,
-            roll_bytes=self.max_bytes,
-            roll_ms=None if self.max_age is None else duration_ms(self.max_age),
-        )
+        options: dict[str, Any] = {
+            "partition_by": folders,
+            "columns": None if self.columns is None else _columns(self.columns),
+            "timestamp_field": self.time_field,
+            "compression": self.compression,
+            "roll_rows": self.max_rows,
+            "roll_bytes": self.max_bytes,
+            "roll_ms": None if self.max_age is None else duration_ms(self.max_age),
+        }
+        return parquet_sink(self.out_dir, **options)
 
     def _folders(self, *, is_timed: bool) -> Folders | None:
         name = "" if self.partition_field in (None, _EVENT_TIME) else str(self.partition_field)
@@ -316,7 +314,9 @@ class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True
             "columns": _columns(self.columns),
             "partition_by": self.partition_by,
             "timestamp_field": self.time_field,
-            "rolling": Rolling(rows=self.max_rows, size_bytes=self.max_bytes, age_ms=age_ms),
+            "roll_rows": self.max_rows,
+            "roll_bytes": self.max_bytes,
+            "roll_ms": age_ms,
             "on_rewind": self.on_rewind,
         }
 
@@ -348,13 +348,12 @@ class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=T
 
     def sink(self) -> SinkDescriptor[Any]:
         secret = self.catalog_password
-        catalog = IcebergCatalog(
-            address=self.catalog,
-            warehouse=self.warehouse,
-            password=None if secret is None else Secret.parse(secret),
-            name=self.catalog_name,
-        )
-        return iceberg_sink(catalog, self.table, **self._table())
+        catalog: dict[str, Any] = {
+            "warehouse": self.warehouse,
+            "catalog_password": None if secret is None else Secret.parse(secret),
+            "catalog_name": self.catalog_name,
+        }
+        return iceberg_sink(self.catalog, self.table, **catalog, **self._table())
 
     def check(self, checks: Checks, path: KeyPath) -> None:
         super().check(checks, path)

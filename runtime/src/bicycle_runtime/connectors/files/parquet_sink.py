@@ -13,10 +13,9 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow
 from pyarrow import parquet
@@ -26,7 +25,6 @@ from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.storage import LocalStorage, publish_file
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
-    CONNECTOR_OPTION_WRONG,
     OUTPUT_UNWRITABLE,
     TABLE_DIFFERS,
 )
@@ -37,7 +35,7 @@ from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.connectors.tables.held import Completion, HeldFile
 from bicycle_runtime.connectors.tables.held_rows import FolderRows, HeldReader, in_groups
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
-from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
+from bicycle_runtime.connectors.tables.sink import HeldTableSink
 from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, parquet_writer
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
@@ -47,29 +45,13 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.options import option
+from bicycle_sdk.sinks import ParquetSinkOptions
 
-__all__ = ["ParquetSink", "ParquetSinkOptions"]
+__all__ = ["ParquetSink"]
 
 _LOG = logging.getLogger(__name__)
 _WRITERS = 8  # Files of many folders are flushed to the disk at the same time.
 _PART = re.compile(r"(?:.*/)?part-(\d+)-\d+-\d+-(\w+)\.parquet")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetSinkOptions(TableOptions):
-    """The options of the Parquet sink: location, folders, and bounds of parts."""
-
-    path: str = option(doc="Output directory, or a URL such as s3://bucket/folder.")
-    partition_by: Literal["none", "field", "date"] = option(
-        "none", doc="Subfolders: `none`, field=value for each value of a field, or dt=date."
-    )
-    partition_field: str = option(
-        "", doc="Partition field; for dates it may be empty to use the event time of the record."
-    )
-    partition_format: str = option(
-        "%Y-%m-%d", doc="Date format in UTC, as in strftime: e.g. %Y-%m or %Y-%m-%dT%H."
-    )
 
 
 class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
@@ -79,7 +61,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self._options = options = read_options(ParquetSinkOptions, spec)
-        super().__init__(spec, options, _partitioning(options, spec))
+        super().__init__(spec, options, _partitioning(options))
         path = typed_path(spec, options.path)
         self._output = open_storage(path)
         self._schema = self.columns.schema
@@ -315,18 +297,10 @@ def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _partitioning(options: ParquetSinkOptions, spec: ConnectorSpec) -> Partitioning | None:
+def _partitioning(options: ParquetSinkOptions) -> Partitioning | None:
     if options.partition_by == "none":
         return None
     is_date = options.partition_by == "date"
-    if not is_date and not options.partition_field:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name="partition_field",
-            problem="it is required if partition_by is field",
-            hint="set the name of a column",
-        )
     return Partitioning(
         field=options.partition_field, date_format=options.partition_format if is_date else ""
     )

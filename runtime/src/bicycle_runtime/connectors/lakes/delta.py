@@ -7,7 +7,7 @@ another one of it; ``deltalake`` does both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow
@@ -22,7 +22,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks, delta_text, name_bytes_max
-from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
+from bicycle_runtime.connectors.lakes.sink import LakeSink
 from bicycle_runtime.connectors.lakes.table import (
     Commit,
     LakeTable,
@@ -33,21 +33,14 @@ from bicycle_runtime.connectors.lakes.table import (
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
-from bicycle_sdk.options import option
+from bicycle_sdk.sinks import DeltaSinkOptions
 
-__all__ = ["DeltaSink", "DeltaSinkOptions"]
+__all__ = ["DeltaSink"]
 
 _CONSTRAINT = "delta.constraints."
 _COMPRESSIONS: Mapping[str, Any] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSinkOptions(LakeOptions):
-    """The options of the Delta sink: the table."""
-
-    path: str = option(doc="Directory of the table, or a URL such as s3://bucket/table.")
 
 
 class DeltaSink(LakeSink):
@@ -67,7 +60,7 @@ class DeltaSink(LakeSink):
 
 class _DeltaTable(LakeTable):
     def __init__(self, options: DeltaSinkOptions) -> None:
-        self.name = options.path
+        self.name = str(options.path)
         self._options = options
 
     def look(self) -> LakeVersion | None:

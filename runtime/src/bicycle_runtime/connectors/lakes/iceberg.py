@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -44,7 +44,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks, iceberg_text, name_bytes_max
-from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
+from bicycle_runtime.connectors.lakes.sink import LakeSink
 from bicycle_runtime.connectors.lakes.table import (
     Commit,
     LakeTable,
@@ -53,35 +53,18 @@ from bicycle_runtime.connectors.lakes.table import (
     in_microseconds,
 )
 from bicycle_runtime.connectors.patience import close_socket
-from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
+from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_sdk.options import option
-from bicycle_sdk.secrets import Secret
+from bicycle_sdk.sinks import IcebergSinkOptions
 
-__all__ = ["IcebergSink", "IcebergSinkOptions", "replace_rows"]
+__all__ = ["IcebergSink", "replace_rows"]
 
 _NO_RETRY = {"commit.retry.num-retries": "0"}
 _COMPRESSION = "write.parquet.compression-codec"
 _PIECE_ROWS = 1_000_000
 # Else a crash of the server would lose a commit that counts as published.
 _DURABLE = "-c synchronous_commit=on"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergSinkOptions(LakeOptions):
-    """The options of the Iceberg sink: the catalog and the table."""
-
-    catalog: str = option(
-        doc=(
-            "Address of an SQL catalog, without a password: sqlite:////data/lake.db, or "
-            "postgresql://user@host/database."
-        )
-    )
-    catalog_password: object = option(None, doc="A reference to the password of the catalog.")
-    catalog_name: str = option("bicycle", doc="Name of the catalog within its database.")
-    warehouse: str = option(doc="Directory or URL below which new tables are created.")
-    table: str = option(doc="Name of the table: namespace.table.")
 
 
 class IcebergSink(LakeSink):
@@ -103,14 +86,13 @@ class IcebergSink(LakeSink):
         Raises:
             CONNECTOR_OPTION_WRONG: its name, or the address of its catalogue, is invalid.
         """
-        secret = secret_option(self._spec, "catalog_password", options.catalog_password)
-        return _IcebergTable(options, _address(options, self._spec), secret)
+        return _IcebergTable(options, _address(options, self._spec))
 
 
 class _IcebergTable(LakeTable):
-    def __init__(self, options: IcebergSinkOptions, address: URL, secret: Secret | None) -> None:
+    def __init__(self, options: IcebergSinkOptions, address: URL) -> None:
         self.name = options.table
-        self._secret = secret
+        self._secret = options.catalog_password
         self._options = options
         self._address = address
         self._opened: SqlCatalog | None = None
@@ -180,7 +162,7 @@ class _IcebergTable(LakeTable):
             self._opened = SqlCatalog(
                 self._options.catalog_name,
                 uri=address.render_as_string(hide_password=False),
-                warehouse=self._options.warehouse,
+                warehouse=str(self._options.warehouse),
                 pool_pre_ping="true",
                 init_catalog_tables="true" if is_made else "false",
             )
@@ -259,7 +241,7 @@ def _property(run: str) -> str:
 
 
 def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
-    problem, name = "", "catalog"
+    problem = ""
     try:
         found = make_url(options.catalog)
     except ArgumentError:
@@ -269,13 +251,11 @@ def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
             problem = f"{found.get_backend_name()!r} is not a supported catalog"
         elif found.password is not None:
             problem = "it contains a password, which would be stored in the graph"
-    if not problem and not all(options.table.partition(".")):
-        problem, name = f"{options.table!r} has no namespace", "table"
     if problem:
         raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
-            name=name,
+            name="catalog",
             problem=problem,
             hint="use e.g. catalog='sqlite:////data/lake.db' and table='shop.payments'",
         )

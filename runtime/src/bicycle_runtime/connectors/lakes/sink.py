@@ -10,9 +10,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyarrow
 import pyarrow.compute as pc
@@ -38,7 +38,7 @@ from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPu
 from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
-from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
+from bicycle_runtime.connectors.tables.sink import HeldTableSink
 from bicycle_runtime.connectors.tables.writer import TableWriterFactory
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
@@ -46,42 +46,12 @@ from bicycle_runtime.contract import (
     DriverServices,
 )
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.options import option
+from bicycle_sdk.sinks import LakeSinkOptions
 
-__all__ = ["LakeOptions", "LakeSink"]
+__all__ = ["LakeSink"]
 
 _NUMBER = "__number"
 _STAGED_MAX = 1 << 40
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LakeOptions(TableOptions):
-    """The options for writing rows to a lake table."""
-
-    mode: Literal["append", "upsert"] = option(
-        "append",
-        doc=(
-            "append adds rows; upsert replaces the row with the same keys, and the last record "
-            "wins."
-        ),
-    )
-    keys: tuple[str, ...] = option(
-        (), doc="Columns that identify a row (upsert); they must not be null."
-    )
-    partition_by: tuple[str, ...] = option((), doc="Partition columns of a new table.")
-    publish_timeout_ms: int = option(
-        900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time without the storage or catalog after which the job ends; its output is kept.",
-    )
-    on_rewind: Literal["fail", "publish_again"] = option(
-        "fail",
-        doc=(
-            "Reaction when an older epoch than the published output is restored: fail, or write "
-            "again."
-        ),
-    )
 
 
 class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
@@ -94,7 +64,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
 
     address_options: ClassVar[tuple[str, ...]]  # The options that select the table.
 
-    def __init__(self, spec: ConnectorSpec, options: LakeOptions) -> None:
+    def __init__(self, spec: ConnectorSpec, options: LakeSinkOptions) -> None:
         super().__init__(spec, options)
         self._lake_options = options
         self._table = table = self.table_of(options)
@@ -295,8 +265,6 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         problem = ""
         if unknown:
             problem = f"{unknown[0]!r} is not a column"
-        elif (options.mode == "upsert") != bool(options.keys):
-            problem = "keys must be set for an upsert, and only for an upsert"
         elif unnatural := next((key for key in options.keys if not _may_be_key(schema, key)), ""):
             problem = f"the key {unnatural!r} has the type {schema.field(unnatural).type}"
         elif unsupported:

@@ -34,6 +34,7 @@ from bicycle_runtime.formats.record_fields import fields_of, types_of, without_n
 from bicycle_runtime.formats.times import date_of, duration_of, moment_of, time_of_day_of
 from bicycle_runtime.operators.columnar.records import ColumnRecords
 from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_sdk.sinks import ColumnType
 
 __all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
 
@@ -201,7 +202,7 @@ class TableColumns:
 
 
 def columns_of(
-    spec: ConnectorSpec, declared: Mapping[str, str] | None, time_name: str
+    spec: ConnectorSpec, declared: Mapping[str, ColumnType] | None, time_name: str
 ) -> TableColumns:
     """Return the columns of the records of a sink.
 
@@ -265,7 +266,7 @@ def _check(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
     return found
 
 
-def _declared_columns(spec: ConnectorSpec, declared: Mapping[str, str]) -> list[_Column]:
+def _declared_columns(spec: ConnectorSpec, declared: Mapping[str, ColumnType]) -> list[_Column]:
     columns = []
     for name, word in declared.items():
         found = _type_of_word(str(word).strip().lower())

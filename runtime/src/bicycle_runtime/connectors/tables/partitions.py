@@ -64,8 +64,6 @@ class Partitioning:
                 "the partition field is the only column, but its values are stored in folder "
                 "names only"
             )
-        elif self.date_format and "%" not in self.date_format:
-            problem = f"the date format {self.date_format!r} is the same for all dates"
         if problem:
             hint = f"columns are {', '.join(names)}; a date format is e.g. '%Y-%m-%d' or '%Y-%m'"
             raise COLUMNS_WRONG(vertex=spec.vertex_id, problem=problem, hint=hint)

@@ -1,4 +1,4 @@
-"""The base of sinks of held rows: options, and the driver's half.
+"""The base of sinks of held rows: the driver's half.
 
 Tasks stage Parquet files; ``prepare`` decides which rows become visible with the epoch, and
 ``publish`` joins small held files and hands complete rows to ``complete`` of the sink.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.connectors.open_age import OpenAge
-from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
+from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
 from bicycle_runtime.connectors.tables.held import (
     Completion,
     HeldDraft,
@@ -24,7 +23,7 @@ from bicycle_runtime.connectors.tables.held import (
 )
 from bicycle_runtime.connectors.tables.held_rows import carry_out_join
 from bicycle_runtime.connectors.tables.partitions import Partitioning
-from bicycle_runtime.connectors.tables.writer import Compression, TableWriterFactory
+from bicycle_runtime.connectors.tables.writer import TableWriterFactory
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
@@ -36,45 +35,9 @@ from bicycle_runtime.contract import (
     Waiting,
     in_subtask_order,
 )
-from bicycle_sdk.options import option
+from bicycle_sdk.sinks import TableSinkOptions
 
-__all__ = ["HeldTableSink", "TableOptions"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """The options of tables: columns, and when rows become visible."""
-
-    columns: object = option(
-        None,
-        doc=(
-            "{column: type}, with int, float, bool, str, bytes, datetime, date, time, decimal, "
-            "decimal(12,2), json. Default: the fields of the record type; event_time and payload "
-            "for records without fields."
-        ),
-    )
-    timestamp_field: str = option(
-        "", doc="Column for the event time of each record; a record without event time fails."
-    )
-    compression: Compression = option("snappy", doc="Compression of the files.")
-    roll_rows: int = option(
-        1_000_000, low=1, high=1 << 31, doc="Number of rows at which a part is complete."
-    )
-    roll_bytes: int = option(
-        128 << 20, low=1, high=1 << 40, doc="Approximate size at which a part is complete."
-    )
-    roll_ms: int = option(
-        60_000,
-        low=0,
-        high=86_400_000,
-        doc="Time after the first record at which all open parts are complete.",
-    )
-    open_bytes_max: int = option(
-        1 << 30,
-        low=1,
-        high=1 << 40,
-        doc="Total size of open parts at which all of them are complete.",
-    )
+__all__ = ["HeldTableSink"]
 
 
 class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
@@ -90,13 +53,15 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
     takes_rows = True
 
     def __init__(
-        self, spec: ConnectorSpec, options: TableOptions, partitioning: Partitioning | None = None
+        self,
+        spec: ConnectorSpec,
+        options: TableSinkOptions,
+        partitioning: Partitioning | None = None,
     ) -> None:
         super().__init__(spec)
         self.table_options = options
         self.partitioning = partitioning
-        declared = declared_columns(spec, options.columns)
-        self.columns: TableColumns = columns_of(spec, declared, options.timestamp_field)
+        self.columns: TableColumns = columns_of(spec, options.columns, options.timestamp_field)
         if partitioning is not None:
             partitioning.check(spec, self.columns)
         is_by_time = partitioning is not None and not partitioning.field

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow
 import pyarrow.compute as pc
@@ -21,17 +21,16 @@ from bicycle_runtime.connectors.staging import StagedStream
 from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
+from bicycle_sdk.sinks import Compression
 
 __all__ = [
     "GROUP_ROWS",
     "SMALL_GROUP_ROWS",
-    "Compression",
     "TableWriter",
     "TableWriterFactory",
     "parquet_writer",
 ]
 
-Compression = Literal["snappy", "zstd", "gzip", "none"]
 _COUNTED_MAX = 64  # So many folders of a staged file are counted; others are small.
 GROUP_ROWS = 122_880
 _GROUP_BYTES = 32 << 20
