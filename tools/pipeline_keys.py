@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from bicycle_runtime.pipelines.model import Edge, Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, Aggregate, Time, WindowSize
 from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES
+from bicycle_runtime.pipelines.sources import SOURCES, SourceKeys
 from bicycle_runtime.pipelines.values import ErrorRule
 
 __all__ = ["pipelines_reference"]
@@ -39,35 +39,63 @@ _NAMES = {
 }
 
 
+_MEANINGS = {
+    "duration": "a time",
+    "size": "a size",
+    "secret": "`env:NAME` or `file:PATH`",
+    "list": "a text with commas",
+}
+
+
 def pipelines_reference() -> str:
     """Return a table for each part of a pipeline."""
     lines: list[str] = []
     for title, kind in _TABLES:
         lines += _table(f"## {title}", kind)
-    for title, kinds in (("Sources", SOURCES), ("Sinks", SINKS), ("Operators", OPERATORS)):
+    tables = (
+        ("Sources", SOURCES.load_all()),
+        ("Sinks", SINKS.load_all()),
+        ("Operators", OPERATORS),
+    )
+    for title, kinds in tables:
         lines += [f"## {title}", ""]
+        if title == "Sources":
+            lines += _table("### Every source", SourceKeys)
         for word, kind in kinds.items():
             also = [f"`{other}`" for other, meant in ALIASES.items() if meant == word]
-            lines += _table(f"### {title[:-1]} `{word}`", kind, also=also)
+            hidden = set(SourceKeys.__struct_fields__) if title == "Sources" else set()
+            lines += _table(f"### {title[:-1]} `{word}`", kind, also=also, hidden=hidden)
     return "\n".join(lines)
 
 
-def _table(heading: str, kind: type[msgspec.Struct], also: list[str] | None = None) -> list[str]:
+def _table(
+    heading: str,
+    kind: type[msgspec.Struct],
+    also: list[str] | None = None,
+    hidden: Set[str] = frozenset(),
+) -> list[str]:
     text = " ".join((kind.__doc__ or "").split())
     if also:
         text += f" Also written {', '.join(also)}."
     lines = [heading, "", text, ""]
-    rows = list(_rows(kind))
+    rows = list(_rows(kind, hidden))
     if not rows:
         return lines
     return [*lines, "| key | accepts | default | description |", "|---|---|---|---|", *rows, ""]
 
 
-def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:
+def _rows(kind: type[msgspec.Struct], hidden: Set[str]) -> Iterator[str]:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
+    aliases: dict[str, list[str]] = {}
+    for alias, name in getattr(kind, "aliases", {}).items():
+        aliases.setdefault(name, []).append(f"`{alias}`")
     for field in info.fields:
-        cells = [_accepts(field.type), _default(field), _description(field.type)]
+        if field.encode_name in hidden:
+            continue
+        also = ", ".join(aliases.get(field.encode_name, ()))
+        about = _description(field.type) + (f" Also named {also}." if also else "")
+        cells = [_accepts(field.type), _default(field), about]
         text = " | ".join(cell.replace("|", r"\|") for cell in cells)
         yield f"| `{field.encode_name}` | {text} |"
 
@@ -84,8 +112,8 @@ def _description(info: Any) -> str:
 
 def _accepts(info: Any) -> str:
     if isinstance(info, inspect.Metadata):
-        is_time = (info.extra or {}).get("kind") == "duration"
-        return "a time" if is_time else _accepts(info.type)
+        meaning = _MEANINGS.get((info.extra or {}).get("kind", ""))
+        return _accepts(info.type) if meaning is None else meaning
     maker = _MAKERS.get(type(info))
     return _NAMES[type(info)] if maker is None else maker(info)
 
@@ -127,6 +155,8 @@ def _default(field: inspect.Field) -> str:
     if field.required:
         return "required"
     value = field.default
+    if value is None and isinstance(field.type, inspect.Metadata):
+        value = (field.type.extra or {}).get("default")
     if value in (None, "", msgspec.NODEFAULT) or isinstance(value, msgspec.Struct):
         return "-"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

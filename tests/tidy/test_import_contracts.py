@@ -39,7 +39,7 @@ SDK_BELOW = "The SDK does not know the toolkit"
 PLANTS = [
     ("bicycle_runtime/records/__init__.py", "import bicycle_runtime.state", ROOMS),
     ("bicycle_runtime/base/ids.py", "import bicycle_runtime.connectors.staging", ROOMS),
-    ("bicycle_runtime/extraction/__init__.py", "import bicycle_runtime.connectors", ROOMS),
+    ("bicycle_runtime/connectors/__init__.py", "import bicycle_runtime.extraction", ROOMS),
     ("bicycle_runtime/new_room/__init__.py", "", ROOMS),
     ("bicycle_runtime/api/routes.py", "import bicycle_runtime.cli", ROOMS),
     ("bicycle_runtime/jobs/status.py", "import bicycle_runtime.service", ROOMS),

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
+from bicycle_runtime.endpoints import checking
+from bicycle_runtime.endpoints.checking import likely
 from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.expressions.types import ExpressionInvalidError
 from bicycle_runtime.jobs.plugins import pipeline_checks
 from bicycle_runtime.jobs.plugins.pipeline_checks import check_in_child
-from bicycle_runtime.pipelines import checking, documents
-from bicycle_runtime.pipelines.checking import likely
+from bicycle_runtime.pipelines import documents
 from bicycle_runtime.pipelines.documents import read_document
 from bicycle_runtime.pipelines.errors import (
     PIPELINE_INVALID,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.pipelines.documents import read_document, toml_positions
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
-from bicycle_runtime.pipelines.values import duration_ms
 from tests.raising import raises
 
 TOML = '''\

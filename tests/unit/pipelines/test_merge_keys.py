@@ -2,7 +2,8 @@
 
 import pytest
 
-from bicycle_runtime.pipelines.documents import Position, read_document
+from bicycle_runtime.endpoints.positions import Position
+from bicycle_runtime.pipelines.documents import read_document
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from tests.raising import raises
 

@@ -229,12 +229,12 @@ def test_all_problems_are_told_at_once_where_they_stand():
 
     assert problems(text) == [
         "1:1: source.path must be set for file source",
-        "3:1: unknown key source.pth; did you mean 'path'? known: fields, follow, format, path, "
-        "time_field",
+        "3:1: unknown key source.pth; did you mean 'path'? known: encoding, epoch_files_max, "
+        "fields, follow, format, line_bytes_max, path, recursive, time_field",
         "6:8: unsupported window.type: tumblng; did you mean 'tumbling'? known: count, session, "
         "sliding, tumbling",
         "7:8: window.size is soon; expected a time such as 250ms, 10s, 5m, 1h",
-        "14:3: unknown key sink.colour; known: format, out_dir, roll_after, roll_bytes, time_field",
+        "14:3: unknown key sink.colour; known: format, path, roll_bytes, roll_ms, timestamp_field",
     ]
 
 

@@ -14,9 +14,12 @@ __all__ = ["KafkaSinkOptions", "KafkaSourceOptions"]
 class KafkaSourceOptions:
     """The options of a Kafka source: topics, start offsets, and formats."""
 
-    brokers: str = option(doc="Bootstrap addresses of the brokers: host:port, separated by commas.")
+    brokers: str = option(
+        doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
+        aliases=("bootstrap_servers", "bootstrap.servers"),
+    )
     topics: tuple[str, ...] = option(
-        (), doc="Names of the topics; alternatively set topic_pattern."
+        (), doc="Names of the topics; alternatively set topic_pattern.", aliases=("topic",)
     )
     topic_pattern: str | None = option(
         None,
@@ -29,6 +32,7 @@ class KafkaSourceOptions:
             "job itself continues from its checkpoints."
         ),
         call="group_id",
+        aliases=("group", "group.id"),
     )
     starting_offsets: object = option(
         "earliest",
@@ -37,6 +41,7 @@ class KafkaSourceOptions:
             "number} or {offsets: {topic: {partition: offset}}}."
         ),
         call="starting_offsets",
+        aliases=("start", "auto_offset_reset", "auto.offset.reset"),
     )
     value_format: str | None = option(
         None,
@@ -45,6 +50,7 @@ class KafkaSourceOptions:
             "Default: string for str, bytes for bytes, else json."
         ),
         call="deserializer",
+        aliases=("format", "value.deserializer"),
     )
     value_format_options: object = option(
         None, doc="Options of the value format, such as its schema."
@@ -102,7 +108,10 @@ class KafkaSourceOptions:
 class KafkaSinkOptions:
     """The options of a Kafka sink: target, format, and guarantee."""
 
-    brokers: str = option(doc="Bootstrap addresses of the brokers: host:port, separated by commas.")
+    brokers: str = option(
+        doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
+        aliases=("bootstrap_servers", "bootstrap.servers"),
+    )
     topic: str = option(doc="Name of the topic.")
     value_format: str | None = option(
         None,
@@ -112,6 +121,7 @@ class KafkaSinkOptions:
             "declared type, by the type of each value."
         ),
         call="serializer",
+        aliases=("format", "value.serializer"),
     )
     value_format_options: object = option(
         None, doc="Options of the value format, such as its schema."
@@ -129,11 +139,13 @@ class KafkaSinkOptions:
             "exactly-once: sealed epochs are published in transactions."
         ),
         call="delivery_guarantee",
+        aliases=("delivery.guarantee",),
     )
     transactional_id_prefix: str | None = option(
         None,
         doc="Prefix of the transactional ids. Default: bicycle-<job>-<sink>.",
         call="transactional_id_prefix",
+        aliases=("transactional.id.prefix",),
     )
     marker_topic: str | None = option(
         None, doc="Topic for the epoch markers. Default: <prefix>-marker.", call="marker_topic"

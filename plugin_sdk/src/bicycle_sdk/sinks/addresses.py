@@ -24,6 +24,7 @@ __all__ = [
     "address_error",
     "address_of",
     "format_of",
+    "format_with_schema",
     "given_options",
     "is_stream_file",
     "payload_options",
@@ -236,12 +237,28 @@ def is_stream_file(parts: SplitResult) -> bool:
 def format_of(query: Query) -> Format | None:
     """Return the format that a URI names, with its ``schema``, or None."""
     name, schema = query.text("format"), query.text("schema")
-    make = _WITH_SCHEMA.get(name or "")
+    if name is None and schema is None:
+        return None
+    return format_with_schema(name, schema, call=query.call)
+
+
+def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Format:
+    """Return a format by its name, with a schema if it has one.
+
+    Args:
+        name: The name.
+        schema: The file of an Avro schema, or the location of a Protobuf message.
+        call: The call that takes them, for errors.
+
+    Raises:
+        StreamDefinitionError: the format needs a schema or has none, or it cannot be read.
+    """
     if schema is None:
-        return None if name is None else as_format(name, call=query.call)
+        return as_format(name or "", call=call)
+    make = _WITH_SCHEMA.get(name or "")
     if make is None:
         raise address_error(
-            f"the format {name!r} has no schema", "remove the option 'schema'", call=query.call
+            f"the format {name!r} has no schema", "remove the option 'schema'", call=call
         )
     return make(schema)
 

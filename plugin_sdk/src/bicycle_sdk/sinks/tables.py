@@ -104,7 +104,7 @@ class TableSinkOptions(SinkOptions):
     )
     roll_ms: int = option(
         default=60_000,
-        low=0,
+        low=1,
         high=86_400_000,
         doc="Time after the first record at which all open parts are complete.",
         aliases=("max_age", "roll_after"),

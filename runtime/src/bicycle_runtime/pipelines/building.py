@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.endpoints.checking import Checks, label_of
+from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.pipelines.aggregates import (
     AggregateTuple,
     aggregate_of,
@@ -21,9 +23,9 @@ from bicycle_runtime.pipelines.aggregates import (
     wanted_aggregates,
 )
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
-from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Where, without_fields
 from bicycle_runtime.pipelines.edges import Input
+from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.key_rules import sources_before
 from bicycle_runtime.pipelines.lookup_files import (
@@ -56,8 +58,7 @@ from bicycle_runtime.pipelines.record_functions import (
     WithMessage,
     lower_text,
 )
-from bicycle_runtime.pipelines.sources import KafkaSource, SourceKeys
-from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
+from bicycle_runtime.pipelines.values import ErrorRule
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import everything
 from bicycle_sdk.datastream import KeyedStream
@@ -117,7 +118,7 @@ class _Building:
         self._env = env
         self._find = find
         self._pipeline = pipeline
-        self._checks = Checks(pipeline.document)
+        self._checks = Checks(pipeline.document, PIPELINE_INVALID)
         self._streams: dict[str, Any] = {}
         self._side_outputs: dict[tuple[str, str], Any] = {}
         self._timed: set[str] = set()
@@ -212,19 +213,18 @@ class _Building:
 
     def _source(self, node: Node) -> Any:
         reads_time = self._reads_time(node)
-        source = node.spec.source_with_times() if reads_time else node.spec.source()
-        stream = self._set(self._env.add_source(source), node)
-        fields = getattr(node.spec, "fields", None)
-        if fields is not None:
-            typed = TypedRecord(fields, is_csv=getattr(node.spec, "format", None) == "csv")
+        spec = node.spec
+        stream = self._set(self._env.add_source(spec.source(with_times=reads_time)), node)
+        if spec.fields is not None:
+            typed = TypedRecord(spec.fields, is_csv=spec.is_csv)
             stream = self._set(stream.map(typed), node, suffix="-fields")
-        if isinstance(node.spec, KafkaSource) and node.spec.format == "any":
+        if spec.adds_message:
             stream = self._set(stream.process(WithMessage()), node, suffix="-message")
         return stream
 
     def _sink(self, node: Node) -> Any:
         is_timed = any(each.node in self._timed for each in node.inputs)
-        sink = node.spec.sink_with_times() if is_timed else node.spec.sink()
+        sink = node.spec.sink(is_timed=is_timed)
         return self._set(self._input(node).sink_to(sink), node)
 
     def _time(self, node: Node) -> Any:
@@ -250,7 +250,7 @@ class _Building:
 
         Those that go nowhere but to the operator of time need not: so it is told on columns.
         """
-        if not (isinstance(source.spec, SourceKeys) and source.spec.reads_time):
+        if not source.spec.reads_time:
             return False
         behind = [
             node

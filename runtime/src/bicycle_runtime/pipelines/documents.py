@@ -16,16 +16,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
+from bicycle_runtime.endpoints.positions import KeyPath, Position
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "Document",
-    "KeyPath",
     "Notation",
-    "Position",
     "job_name",
     "notation_of",
     "read_document",
@@ -34,8 +33,6 @@ __all__ = [
 ]
 
 Notation = Literal["toml", "yaml"]
-KeyPath = tuple[str | int, ...]
-
 _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _NODE_COUNT_MAX = 100_000
 _SHOWN_MAX = 60
@@ -43,13 +40,6 @@ _DEPTH_MAX = 50
 # Texts in quotes, words, dots, blanks, and any other characters between them.
 _TOML_WORD = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)""")
 _TOML_AT = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
-
-
-class Position(NamedTuple):
-    """A place in a text; both count from 1."""
-
-    line: int
-    column: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

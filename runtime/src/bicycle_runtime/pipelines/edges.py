@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from bicycle_runtime.pipelines.checking import Checks, likely
-from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.endpoints.checking import Checks, likely
+from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.pipelines.model import Edge
 from bicycle_runtime.pipelines.operator_keys import Union
 from bicycle_sdk.quantities import amount

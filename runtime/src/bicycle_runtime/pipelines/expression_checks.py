@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bicycle_runtime.endpoints.checking import Checks, label_of, likely
+from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.pipelines.aggregates import wanted_aggregates
-from bicycle_runtime.pipelines.checking import Checks, label_of, likely
-from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 
 __all__ = [
@@ -33,12 +33,12 @@ def fields_behind(node: Any, inputs: list[Fields], *, key: str | None) -> Fields
     """
     first = inputs[0] if inputs else None
     if node.operator == "source":
-        declared = getattr(node.spec, "fields", None)
+        declared = node.spec.fields
         found: Fields = None
         if declared is not None:
             found = {name: word.removesuffix("?") for name, word in declared.items()}
-        is_any = getattr(node.spec, "format", None) == "any"
-        return {**found, **_MESSAGE_FIELDS} if found is not None and is_any else found
+        is_message = node.spec.adds_message
+        return {**found, **_MESSAGE_FIELDS} if found is not None and is_message else found
     rule = _RULES.get(node.operator)
     return None if rule is None else rule(node.spec, first, inputs, key)
 
@@ -209,7 +209,8 @@ _NAMED_BY: Mapping[str, Sequence[str]] = {
 def _named_fields(node: Any) -> Iterator[tuple[KeyPath, str]]:
     """Yield the field names in a node's keys, with their locations."""
     for key in _NAMED_BY.get(node.operator, ()):
-        value = getattr(node.spec, key, None)
+        is_end = node.operator == "sink"
+        value = node.spec.value_of(key) if is_end else getattr(node.spec, key, None)
         path: KeyPath = (*_path_of(node, key), _IN_OPS.get((node.path, key), key))
         match value:
             case str():

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.pipelines.ends import EndKeys
 from bicycle_runtime.pipelines.model import Pipeline
 from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS
@@ -21,20 +22,19 @@ _REF = "#/$defs/{name}"
 
 def pipeline_schema() -> dict[str, Any]:
     """Return the schema of the file, whichever notation it has."""
-    kinds: tuple[type[msgspec.Struct], ...] = (
-        Pipeline,
-        Around,
-        *SOURCES.values(),
-        *SINKS.values(),
-        *OPERATORS.values(),
-    )
+    sources, sinks = SOURCES.load_all(), SINKS.load_all()
+    ends: tuple[type[EndKeys], ...] = (*sources.values(), *sinks.values())
+    kinds: tuple[type[msgspec.Struct], ...] = (Pipeline, Around, *ends, *OPERATORS.values())
     _, parts = msgspec.json.schema_components(kinds, ref_template=_REF)
     parts = _with_numbers_as_text(parts)
     names = {kind: kind.__name__ for kind in kinds}
+    for kind in ends:
+        _accept_aliases(parts[kind.__name__], kind)
     around = parts.pop(names[Around])["properties"]
     whole = parts.pop(names[Pipeline])
     keys = whole["properties"]
-    for name, table in (("source", SOURCES), ("sink", SINKS)):
+    tables: Mapping[str, Mapping[str, type[EndKeys]]] = {"source": sources, "sink": sinks}
+    for name, table in tables.items():
         keys[name] = {
             "oneOf": [
                 _tag(parts[kind.__name__], "kind", [word], around) for word, kind in table.items()
@@ -45,7 +45,7 @@ def pipeline_schema() -> dict[str, Any]:
         for word, kind in OPERATORS.items()
     ]
     keys["steps"] = {"type": "array", "items": {"oneOf": steps}}
-    keys["vertices"] = {"type": "array", "items": {"oneOf": list(_vertices(around))}}
+    keys["vertices"] = {"type": "array", "items": {"oneOf": list(_vertices(around, tables))}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,
@@ -80,12 +80,29 @@ def _tag(
     return found
 
 
-def _vertices(around: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    for end, table in (("source", SOURCES), ("sink", SINKS)):
+def _accept_aliases(schema: dict[str, Any], kind: type[EndKeys]) -> None:
+    """Add the other names of keys, and the names of a client's properties."""
+    required = schema.pop("required", [])
+    for alias, name in kind.aliases.items():
+        schema["properties"][alias] = schema["properties"][name]
+    for name in required:
+        names = [name, *(alias for alias, key in kind.aliases.items() if key == name)]
+        schema.setdefault("allOf", []).append({"anyOf": [{"required": [each]} for each in names]})
+    if kind.client_names:
+        schema["patternProperties"] = {r"\.": {"type": ["string", "number", "boolean"]}}
+
+
+def _vertices(
+    around: Mapping[str, Any], tables: Mapping[str, Mapping[str, type[EndKeys]]]
+) -> Iterable[dict[str, Any]]:
+    for end, table in tables.items():
         connectors = [
             {
                 "type": "object",
-                "properties": {"type": {"const": word}, "properties": _properties(word, kind)},
+                "properties": {
+                    "type": {"const": word},
+                    "properties": {"$ref": _REF.format(name=kind.__name__)},
+                },
                 "required": ["type"],
                 "additionalProperties": False,
             }
@@ -94,11 +111,6 @@ def _vertices(around: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         yield _vertex([end], around, "connector", {"oneOf": connectors})
     for word, kind in OPERATORS.items():
         yield _vertex(_words(word), around, "config", {"$ref": _REF.format(name=kind.__name__)})
-
-
-def _properties(word: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of a connector's keys; Kafka accepts names of its client."""
-    return {"type": "object"} if word == "kafka" else {"$ref": _REF.format(name=kind.__name__)}
 
 
 def _vertex(

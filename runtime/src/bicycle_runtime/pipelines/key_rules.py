@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from bicycle_runtime.endpoints.checking import Checks, check_address, check_secret, label_of, likely
+from bicycle_runtime.endpoints.positions import KeyPath
+from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.pipelines.aggregates import result_names
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
-from bicycle_runtime.pipelines.checking import (
-    Checks,
-    check_address,
-    check_secret,
-    label_of,
-    likely,
-)
-from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.ends import EndKeys
 from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
     Filter,
@@ -29,9 +25,6 @@ from bicycle_runtime.pipelines.operator_keys import (
     Time,
     Window,
 )
-from bicycle_runtime.pipelines.sinks import SinkKeys
-from bicycle_runtime.pipelines.sources import SourceKeys
-from bicycle_runtime.pipelines.values import duration_ms
 
 __all__ = ["check_node", "check_times", "sources_before"]
 
@@ -81,7 +74,7 @@ def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
 
 def _check_time(checks: Checks, node: Any, sources: Sequence[Any]) -> None:
     """Check that the sources of a time operator have event times in one field."""
-    fields = {source.id: getattr(source.spec, "time_field", None) for source in sources}
+    fields = {source.id: source.spec.time_field for source in sources}
     for source in sources:
         if fields[source.id] is None and not source.spec.has_times:
             text = f"{source.id!r} has no event time: set its `time_field`, or `field` in time"
@@ -301,7 +294,7 @@ def _asks(
         checks.note(path, f"{text} 'bicycle-runtime[{extra}]'")
 
 
-def _connector(checks: Checks, spec: SinkKeys | SourceKeys, path: KeyPath) -> None:
+def _connector(checks: Checks, spec: EndKeys, path: KeyPath) -> None:
     spec.check(checks, path)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.pipelines.operator_keys import Lookup
 from bicycle_runtime.pipelines.record_functions import FieldKey
-from bicycle_runtime.pipelines.values import duration_ms
 from bicycle_sdk.lookups import PostgresLookup
 from bicycle_sdk.secrets import Secret
 

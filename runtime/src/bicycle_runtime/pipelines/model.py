@@ -10,15 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from bicycle_runtime.endpoints.values import Text, describe
 from bicycle_runtime.pipelines.operator_keys import Aggregate, Time, WindowSize
-from bicycle_runtime.pipelines.values import (
-    AggregateWord,
-    OnError,
-    Parallelism,
-    Partition,
-    Text,
-    describe,
-)
+from bicycle_runtime.pipelines.values import AggregateWord, OnError, Parallelism, Partition
 
 __all__ = [
     "Edge",

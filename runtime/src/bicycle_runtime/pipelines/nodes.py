@@ -13,9 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bicycle_runtime.pipelines.checking import Checks
-from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
+from bicycle_runtime.endpoints.checking import Checks, label_of
+from bicycle_runtime.endpoints.positions import KeyPath
+from bicycle_runtime.endpoints.values import describe
+from bicycle_runtime.pipelines.documents import Document, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
+from bicycle_runtime.pipelines.ends import EndKeys
+from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.key_rules import check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
@@ -29,21 +33,12 @@ from bicycle_runtime.pipelines.operator_keys import (
 )
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
-from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
+from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline", "default_key_name"]
 
-# Names that clients of Kafka, and other systems, have for keys of ours.
-_KAFKA_KEYS: Mapping[str, str] = {
-    "auto.offset.reset": "auto_offset_reset",
-    "bootstrap.servers": "bootstrap_servers",
-    "brokers": "bootstrap_servers",
-    "delivery.guarantee": "guarantee",
-    "group.id": "group_id",
-    "transactional.id.prefix": "transactional_id_prefix",
-    "value.deserializer": "format",
-    "value.serializer": "format",
-}
+_GROUP_KEYS = ("group_id", "group.id", "group")
 _AROUND_KEYS = frozenset({"name", "parallelism", "on_error"})
 _STEP_KEYS = frozenset({"id", "operator", *_AROUND_KEYS})
 _VERTEX_KEYS = frozenset({*_STEP_KEYS, "config", "connector"})
@@ -116,11 +111,11 @@ def check_pipeline(document: Document) -> CheckedPipeline:
     Raises:
         PIPELINE_INVALID: with all that is wrong.
     """
-    checks = Checks(document)
+    checks = Checks(document, PIPELINE_INVALID)
     whole = checks.table(document.data, Pipeline, ())
     nodes: list[Node] = []
     if isinstance(document.data, dict):
-        reading = _Reading(checks, whole)
+        reading = _Reading(checks, document, whole)
         nodes = reading.nodes()
         if not any(checks.is_wrong((name,)) for name in _TELL_TIMES):
             check_times(checks, nodes)
@@ -152,9 +147,9 @@ def default_key_name(time: Time | None, count_by: str | None) -> str:
 class _Reading:
     """A reader of nodes, which finds the valid parts of an invalid document."""
 
-    def __init__(self, checks: Checks, whole: Pipeline | None) -> None:
+    def __init__(self, checks: Checks, document: Document, whole: Pipeline | None) -> None:
         self._checks = checks
-        self._data = checks.document.data
+        self._data = document.data
         self._whole = Pipeline() if whole is None else whole
 
     def nodes(self) -> list[Node]:
@@ -262,7 +257,7 @@ class _Reading:
         if word is None:
             return None
         keys = {key: value for key, value in data.items() if key not in {"kind", *_AROUND_KEYS}}
-        if name == "source" and word == "kafka" and not keys.get("group_id"):
+        if name == "source" and word == "kafka" and not any(map(keys.get, _GROUP_KEYS)):
             text = "source.group_id must be set for kafka source"
             self._checks.missing((name, "group_id"), text)
         spec = self._ends(keys, word, (name,), name)
@@ -316,14 +311,19 @@ class _Reading:
     # --- common to both ------------------------------------------------------------------------
 
     def _ends(self, data: Any, word: str, path: KeyPath, operator: str) -> Any:
-        table, keys = SOURCES if operator == "source" else SINKS, data
+        try:
+            kind: type[EndKeys] = (SOURCES if operator == "source" else SINKS)[word]
+        except BicycleError as error:
+            self._checks.note(path, f"{word}: {error.summary}; {error.remedy}")
+            return None
         if not isinstance(data, dict):
-            return self._checks.table(data, table[word], path)
-        if word == "kafka" and isinstance(data.get("properties"), dict | None):
-            keys = _of_kafka(data)
-        if word == "file" and operator == "sink" and "path" in keys:
-            keys = {"out_dir": keys["path"], **{k: v for k, v in keys.items() if k != "path"}}
-        return self._checks.table(keys, table[word], path, of=f"{word} {operator}")
+            return self._checks.table(data, kind, path)
+        keys = _with_client_properties(data, kind.aliases) if kind.client_names else data
+        for names in kind.needs:
+            if not any(map(keys.get, names)):
+                text = f"{label_of((*path, names[0]))} must be set for {word} {operator}"
+                self._checks.missing((*path, names[0]), f"{text} (or {', '.join(names[1:])})")
+        return self._checks.table(keys, kind, path, of=f"{word} {operator}")
 
     def _node(self, data: dict[str, Any], node_id: str, path: KeyPath, **facts: Any) -> Node | None:
         """Return a node with its common settings."""
@@ -383,16 +383,11 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     on_error: OnError = None
 
 
-def _of_kafka(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of Kafka under our names; others become client properties."""
-    found: dict[str, Any] = {}
-    properties = dict(data.get("properties") or {})
-    for key, value in data.items():
-        name = _KAFKA_KEYS.get(key, key)
-        if "." in name:
-            properties[name] = value
-        elif name == "acks":
-            found[name] = str(value)
-        elif name != "properties":
-            found[name] = value
-    return {**found, "properties": properties} if properties else found
+def _with_client_properties(data: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """Return keys; unknown keys with a dot become properties of the client."""
+    names = [key for key in data if "." in key and key not in aliases]
+    given = data.get("properties")
+    if not names or not isinstance(given, dict | None):
+        return data
+    found = {key: value for key, value in data.items() if key not in names}
+    return {**found, "properties": {**(given or {}), **{name: data[name] for name in names}}}

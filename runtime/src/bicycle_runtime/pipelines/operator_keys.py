@@ -7,16 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from bicycle_runtime.pipelines.values import (
-    AggregateWord,
-    Distance,
-    Duration,
-    FunctionName,
-    Positive,
-    Scalar,
-    Text,
-    describe,
-)
+from bicycle_runtime.endpoints.values import Duration, Positive, Scalar, Text, describe
+from bicycle_runtime.pipelines.values import AggregateWord, Distance, FunctionName
 
 __all__ = [
     "ALIASES",

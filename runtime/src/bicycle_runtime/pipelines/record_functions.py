@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NotRequired, TypedDict
 
 import msgspec
 
+from bicycle_runtime.endpoints.values import FieldType
 from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
-from bicycle_runtime.pipelines.values import FieldType
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.windows.panes import Window

@@ -1,6 +1,6 @@
-"""Sources of pipelines: their keys, and the source of the SDK that they make.
+"""Sources of pipelines; ``SOURCES`` maps a kind to its keys.
 
-``SOURCES`` maps a word to its struct of keys.
+All sources have the keys ``time_field`` and ``fields``. The kinds in this module have more.
 """
 
 from __future__ import annotations
@@ -8,261 +8,168 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct, field
-
-from bicycle_runtime.pipelines.checking import (
-    Checks,
-    check_address,
-    check_secret,
-    check_secrets,
-    label_of,
-)
-from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.endpoints.checking import Checks
+from bicycle_runtime.endpoints.positions import KeyPath
+from bicycle_runtime.endpoints.values import FieldType, describe
+from bicycle_runtime.pipelines.ends import EndKeys, Kinds
 from bicycle_runtime.pipelines.record_functions import PayloadSchema
-from bicycle_runtime.pipelines.values import (
-    NOTHING_NAMED,
-    Brokers,
-    FieldType,
-    KafkaProperties,
-    Port,
-    Positive,
-    Text,
-    describe,
-    with_secrets,
-)
-from bicycle_sdk import connectors
-from bicycle_sdk.connectors import SourceDescriptor
-from bicycle_sdk.kafka import KafkaSourceBuilder
-from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sources import postgres_source
+from bicycle_runtime.pipelines.values import NOTHING_NAMED
+from bicycle_sdk.connectors import SourceDescriptor, collection_source
+from bicycle_sdk.formats import Format, type_given_by
 
-__all__ = ["SOURCES", "FileSource", "KafkaSource", "SourceKeys"]
+__all__ = ["SOURCES", "SourceKeys"]
 
-_KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
-
-
-class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of a source.
-
-    ``reads_time`` means that it can take event times from a field itself, ``has_times`` that its
-    records have some without a field.
-    """
-
-    reads_time: ClassVar[bool] = False
-    has_times: ClassVar[bool] = False
-
-    def source(self) -> SourceDescriptor[Any]:
-        """Return the source that they describe."""
-        raise AssertionError(f"{type(self).__name__} creates no source")
-
-    def source_with_times(self) -> SourceDescriptor[Any]:
-        """Return that source, which takes event times from its records itself."""
-        return self.source()
-
-    def check(self, checks: Checks, path: KeyPath) -> None:
-        """Note contradictions between the keys."""
-        fields, name = getattr(self, "fields", None), getattr(self, "time_field", None)
-        if fields is not None and name is not None and name not in fields:
-            label = label_of((*path, "time_field"))
-            text = f"{label} is {name}, which is not a declared field"
-            checks.note((*path, "time_field"), text)
+_FORMAT_OF_FILES = Literal["jsonl", "csv", "parquet", "text"]
+_STARTS = ("earliest", "latest")
+_TIME_FIELD = "timestamp_field"
+# The type of records, where no option selects it.
+_RECORDS: Mapping[str, Any] = {
+    "csv": dict[str, str],
+    "generator": str,
+    "jsonl": dict[str, Any],
+    "parquet": dict[str, Any],
+    "postgres": dict[str, Any],
+    "socket": str,
+    "text": str,
+}
 
 
-class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Files: JSON lines, CSV with a header line, Parquet, or lines of text."""
+class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The common keys of all sources."""
 
-    reads_time: ClassVar[bool] = True
+    aliases: ClassVar[Mapping[str, str]] = {_TIME_FIELD: "time_field"}
+    hidden: ClassVar[frozenset[str]] = frozenset({_TIME_FIELD})
 
-    path: Annotated[Text, describe("File, glob or directory.")]
-    format: Annotated[
-        Literal["jsonl", "csv", "parquet", "text"], describe("Format of the files.")
-    ] = "jsonl"
     time_field: Annotated[
         str | None, describe("Field with the event time: RFC 3339, or ms since 1970.")
     ] = None
     fields: Annotated[
         dict[str, FieldType] | None,
         describe(
-            "Types of the fields; a type with a question mark allows null "
-            "and missing values. A record with another type is invalid. "
-            "Other fields are not read."
+            "Types of the fields; a type with a question mark allows null and missing values. "
+            "A record with another type is invalid. Other fields are dropped."
         ),
     ] = None
-    follow: Annotated[bool, describe("Wait for appended lines and new files.")] = False
 
-    def source(self) -> SourceDescriptor[Any]:
-        return self._read(None)
+    @property
+    def reads_time(self) -> bool:
+        """True if the source can read event times from a field itself."""
+        return _TIME_FIELD in self.all_options
 
-    def source_with_times(self) -> SourceDescriptor[Any]:
-        return self._read(self.time_field)
+    @property
+    def has_times(self) -> bool:
+        """True if records have event times without a field."""
+        return self.connector.gives_times is not False and not self.reads_time
 
-    def _read(self, time_field: str | None) -> SourceDescriptor[Any]:
-        if self.format == "text":
-            return connectors.text_file_source(self.path, follow=self.follow)
-        make = {
-            "jsonl": connectors.jsonl_file_source,
-            "csv": connectors.csv_file_source,
-            "parquet": connectors.parquet_file_source,
-        }[self.format]
-        return make(self.path, follow=self.follow, timestamp_field=time_field)
+    @property
+    def is_csv(self) -> bool:
+        """True if records are rows of CSV, in which an empty value may be missing."""
+        return "csv" in (self.connector_name, self.value_of("value_format"))
+
+    @property
+    def adds_message(self) -> bool:
+        """True if records get the topic, partition and offset of their message."""
+        return False
+
+    @property
+    def connector_name(self) -> str:
+        """The name of the connector."""
+        return self.connector.name
+
+    def source(self, *, with_times: bool = False) -> SourceDescriptor[Any]:
+        """Return the source that they describe.
+
+        Args:
+            with_times: Whether the source reads event times from the field itself.
+        """
+        properties = self.graph_properties()
+        if with_times and self.time_field is not None:
+            properties[_TIME_FIELD] = self.time_field
+        return SourceDescriptor(
+            connector_type=self.connector_name,
+            properties=properties,
+            payloads=self.payloads(),
+            output_type=self.record_type(properties.get("value_format")),
+        )
+
+    def payloads(self) -> dict[str, Any]:
+        """Return the objects of the source that are not JSON."""
+        return {}
+
+    def record_type(self, format: str | None) -> Any:
+        """Return the type of records; a format of objects accepts no other values."""
+        if "value_format" not in self.all_options:
+            return _RECORDS.get(self.connector_name)
+        return type_given_by(format or "string") or dict
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        """Note contradictions between the keys."""
+        if self.fields is not None and self.time_field not in (None, *self.fields):
+            at = (*path, "time_field")
+            text = f"{checks.label(at)} is {self.time_field}, which is not a declared field"
+            checks.note(at, text)
+        super().check(checks, path)
 
 
-class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Messages of a Kafka topic."""
+class _Files(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    about: ClassVar[str] = "Files: JSON lines, CSV with a header line, Parquet, or lines of text."
+    kind: ClassVar[str] = "jsonl"
 
-    has_times: ClassVar[bool] = True
+    format: Annotated[_FORMAT_OF_FILES, describe("Format of the files.")] = "jsonl"
 
-    bootstrap_servers: Brokers
-    topic: Annotated[Text, describe("Topics, separated by commas.")]
-    group_id: Annotated[str, describe("Consumer group to which progress is committed.")] = (
-        "bicycle-default-group"
+    @property
+    def reads_time(self) -> bool:
+        return self.format != "text"
+
+    @property
+    def connector_name(self) -> str:
+        return self.format
+
+
+class _Messages(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    about: ClassVar[str] = (
+        "Messages of Kafka topics. With the format any (default), an object gets the fields "
+        '_topic, _partition and _offset; other text becomes {"bytes": text}, and other bytes '
+        '{"bytes_b64": base64}. With another format, values of another form are invalid records.'
     )
-    format: Annotated[
-        Literal["any", "json", "string", "bytes"],
-        describe(
-            "json: any other value is an invalid record. any: an object "
-            "gets the fields _topic, _partition and _offset; other text "
-            'becomes {"bytes": text}, and other bytes {"bytes_b64": '
-            "base64}."
-        ),
-    ] = "any"
-    time_field: Annotated[
-        str | None, describe("Field with the event time. Default: the time of the message.")
-    ] = None
-    fields: Annotated[
-        dict[str, FieldType] | None,
-        describe("Types of the fields, for the format json; int? allows null and missing values."),
-    ] = None
-    auto_offset_reset: Annotated[
-        Literal["earliest", "latest"], describe("Start position of a new job.")
-    ] = "earliest"
-    bounded: Annotated[bool, describe("End after the messages that existed at the start.")] = False
+    client_names: ClassVar[bool] = True
+    more_formats: ClassVar[tuple[str, ...]] = ("any",)
+    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("topic", "topics", "topic_pattern"),)
+
     commit_interval_ms: Annotated[
         int | None, describe(f"{NOTHING_NAMED}: progress is sealed and reported with each epoch.")
     ] = None
     path: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
-    properties: KafkaProperties = field(default_factory=dict)
 
-    def source(self) -> SourceDescriptor[Any]:
-        topics = [topic.strip() for topic in self.topic.split(",") if topic.strip()]
-        declared = _KAFKA_FORMATS.get(self.format, dict)
-        if self.format == "any":
-            declared = None
-        builder = KafkaSourceBuilder[Any](
-            self.bootstrap_servers, topics=topics, record_type=declared
-        )
-        builder.group_id(self.group_id).starting_offsets(self.auto_offset_reset)
-        builder.properties(with_secrets(self.properties))
-        if self.format == "any":
-            builder.with_schema(PayloadSchema())
-        if self.bounded:
-            builder.bounded()
-        return builder.build_connector()
+    @property
+    def adds_message(self) -> bool:
+        return self.value_of("value_format") in (None, "any")
+
+    def format_of_values(self) -> Format | None:
+        return Format("schema") if self.adds_message else super().format_of_values()
+
+    def payloads(self) -> dict[str, Any]:
+        return {"value_schema": PayloadSchema()} if self.adds_message else {}
 
     def check(self, checks: Checks, path: KeyPath) -> None:
-        check_secrets(checks, self.properties, (*path, "properties"))
+        start, at = self.value_of("starting_offsets"), (*path, "starting_offsets")
+        if not isinstance(start, dict | None):
+            checks.word(start, _STARTS, at, what=checks.label(at))
         super().check(checks, path)
 
-
-class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Rows of a table of PostgreSQL, in the order of an increasing column."""
-
-    reads_time: ClassVar[bool] = True
-
-    url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
-    table: Annotated[Text, describe("Name of the table, or schema.table.")]
-    column: Annotated[
-        Text,
-        describe(
-            "An increasing column: whole numbers, unique, not null, "
-            "larger for each new row, such as an identity."
-        ),
-    ]
-    password: Annotated[
-        str | None,
-        describe(
-            "Reference to the password: env:NAME or file:PATH. Default: "
-            "the password that libpq finds."
-        ),
-    ] = None
-    follow: Annotated[bool, describe("Wait for new rows.")] = False
-    start_at: Annotated[
-        int, Meta(ge=0, description="Skip rows with smaller values of the column.")
-    ] = 0
-    time_field: Annotated[str | None, describe("Column with the event time.")] = None
-    fields: Annotated[
-        dict[str, FieldType] | None,
-        describe(
-            "Types of the fields; a type with a question mark allows "
-            "null. A record with another type is invalid. Other columns "
-            "are dropped."
-        ),
-    ] = None
-
-    def source(self) -> SourceDescriptor[Any]:
-        return self._read(None)
-
-    def source_with_times(self) -> SourceDescriptor[Any]:
-        return self._read(self.time_field)
-
-    def _read(self, time_field: str | None) -> SourceDescriptor[Any]:
-        return postgres_source(
-            self.url,
-            self.table,
-            self.column,
-            password=None if self.password is None else Secret.parse(self.password),
-            follow=self.follow,
-            start_at=self.start_at or None,
-            timestamp_field=time_field,
-        )
-
-    def check(self, checks: Checks, path: KeyPath) -> None:
-        check_address(checks, self.url, (*path, "url"))
-        if self.password is not None:
-            check_secret(checks, self.password, (*path, "password"))
-        super().check(checks, path)
+    def record_type(self, format: str | None) -> Any:
+        return None if self.adds_message else super().record_type(format)
 
 
-class SocketSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Lines that clients send to a TCP server."""
-
-    host: Annotated[str, describe("Address to listen on.")] = "127.0.0.1"
-    port: Annotated[Port, describe("Port to listen on.")] = 9_999
-    clients_max: Annotated[Positive | None, describe("Maximum number of connected clients.")] = None
-
-    def source(self) -> SourceDescriptor[Any]:
-        return connectors.socket_source(
-            host=self.host, port=self.port, clients_max=self.clients_max
-        )
-
-
-class GeneratorSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Seven words in a cycle, for trials."""
-
-    rate_ms: Annotated[int, Meta(ge=0, description="Pause between two words.")] = 100
-    count: Annotated[int | None, Meta(description="Total number of words. Default: unlimited.")] = (
-        None
-    )
-
-    def source(self) -> SourceDescriptor[Any]:
-        return connectors.generator_source(rate_ms=self.rate_ms, count=self.count)
-
-
-class CollectionSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Records in the pipeline file."""
+class _Records(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    about: ClassVar[str] = "Records in the pipeline file."
 
     items: Annotated[list[Any], describe("The records.")]
-    time_field: Annotated[str | None, describe("Field with the event time.")] = None
 
-    def source(self) -> SourceDescriptor[Any]:
-        return connectors.collection_source(self.items)
+    def source(self, *, with_times: bool = False) -> SourceDescriptor[Any]:  # noqa: ARG002 - the contract
+        return collection_source(self.items)
 
 
-SOURCES: Mapping[str, type[SourceKeys]] = {
-    "file": FileSource,
-    "kafka": KafkaSource,
-    "postgres": PostgresSource,
-    "socket": SocketSource,
-    "generator": GeneratorSource,
-    "collection": CollectionSource,
-}
+SOURCES: Kinds[SourceKeys] = Kinds(
+    "source", SourceKeys, {"file": _Files, "kafka": _Messages, "collection": _Records}
+)

@@ -34,6 +34,7 @@ class FileSourceOptions:
             "Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``, "
             "``parquet``); a record without it is a bad record."
         ),
+        aliases=("time_field",),
     )
     epoch_files_max: int = option(
         1_000, low=1, high=100_000, doc="Maximum number of files per epoch."
@@ -44,7 +45,9 @@ class FileSourceOptions:
 class FileSinkOptions:
     """The options for writing files: path, and bounds of parts."""
 
-    path: str = option(doc="Output directory; it is created if it is missing.")
+    path: str = option(
+        doc="Output directory; it is created if it is missing.", aliases=("out_dir",)
+    )
     roll_bytes: int = option(
         128 << 20, low=1, high=1 << 40, doc="Size at which a part is complete."
     )
@@ -53,6 +56,7 @@ class FileSinkOptions:
         low=0,
         high=86_400_000,
         doc="Time after its first record at which a part is complete.",
+        aliases=("roll_after",),
     )
     timestamp_field: str = option(
         "",
@@ -60,6 +64,7 @@ class FileSinkOptions:
             "Field for the event time of each record, in ms since 1970 (``jsonl_file``, "
             "``csv_file``); a record without event time fails."
         ),
+        aliases=("time_field",),
     )
 
 

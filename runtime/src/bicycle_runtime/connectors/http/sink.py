@@ -66,7 +66,8 @@ class HttpSinkOptions(TlsOptions):
     url: str = option(doc="http://… or https://…, without a password.")
     method: Literal["POST", "PUT"] = option("POST", doc="HTTP method of the requests.")
     headers: object = option(
-        None, doc="{name: value} of headers; a value may be a reference to a secret."
+        None,
+        doc="{name: value} of headers; a value may be a reference to a secret.",
     )
     body: Literal["array", "object", "keyed"] = option(
         "array",
@@ -93,7 +94,7 @@ class HttpSinkOptions(TlsOptions):
         ),
     )
     request_timeout_ms: int = option(
-        10_000, low=100, high=3_600_000, doc="Time limit for a response."
+        10_000, low=100, high=3_600_000, doc="Time limit for a response.", aliases=("timeout",)
     )
     publish_timeout_ms: int = option(
         900_000,

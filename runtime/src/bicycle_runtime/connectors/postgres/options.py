@@ -16,7 +16,8 @@ class PostgresSinkOptions:
 
     url: str = option(doc="postgresql://user@host:port/database, without a password.")
     password: object = option(
-        None, doc="A reference to the password. Default: PGPASSWORD or the password file of libpq."
+        None,
+        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
     )
     table: str = option(doc="Name of the table, or schema.table.")
     mode: Literal["insert", "upsert"] = option(
@@ -41,10 +42,13 @@ class PostgresSinkOptions:
         ),
     )
     columns: object = option(
-        None, doc="{column: type}, as for Parquet. Default: the fields of the record type."
+        None,
+        doc="{column: type}, as for Parquet. Default: the fields of the record type.",
     )
     timestamp_field: str = option(
-        "", doc="Column for the event time of each record; a record without event time fails."
+        "",
+        doc="Column for the event time of each record; a record without event time fails.",
+        aliases=("time_field",),
     )
     create_table: bool = option(
         default=False, doc="Create the table if it is missing, with the keys as its primary key."
@@ -84,7 +88,8 @@ class PostgresSourceOptions:
 
     url: str = option(doc="postgresql://user@host:port/database, without a password.")
     password: object = option(
-        None, doc="A reference to the password. Default: PGPASSWORD or the password file of libpq."
+        None,
+        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
     )
     table: str = option(doc="Name of the table, or schema.table.")
     column: str = option(
@@ -102,7 +107,9 @@ class PostgresSourceOptions:
     )
     poll_ms: int = option(1_000, low=10, high=3_600_000, doc="Interval of the search for new rows.")
     timestamp_field: str = option(
-        "", doc="Field with the event time: a time with a zone, or ms since 1970."
+        "",
+        doc="Field with the event time: a time with a zone, or ms since 1970.",
+        aliases=("time_field",),
     )
     connect_timeout_ms: int = option(
         30_000,

@@ -42,7 +42,7 @@ class StreamSourceOptions:
     """The options of stream sources: streams, start and format."""
 
     address: str = option(doc="redis://host:port/KEY,KEY or file://PATH.ss/KEY,KEY.")
-    value_format: str = option("string", doc="Format of payloads.")
+    value_format: str = option("string", doc="Format of payloads.", aliases=("format",))
     value_format_options: object = option(None, doc="Options of the format.")
     start: Literal["earliest", "latest"] = option(
         "earliest",
@@ -65,7 +65,7 @@ class PublishedOptions:
     """The options of publication: the stream, the format, and the time limit."""
 
     address: str = option(doc="Address of the stream: PROTOCOL://NODE/KEY.")
-    value_format: str = option("string", doc="Format of payloads.")
+    value_format: str = option("string", doc="Format of payloads.", aliases=("format",))
     value_format_options: object = option(None, doc="Options of the format.")
     publish_timeout_ms: int = option(
         900_000, low=1_000, high=86_400_000,
@@ -149,7 +149,7 @@ class ReceivedOptions:
     address: str = option(
         doc="ws://host:port/PATH/KEY,KEY, socket://host:port/KEY or stdio:///KEY,KEY."
     )
-    value_format: str = option("string", doc="Format of payloads.")
+    value_format: str = option("string", doc="Format of payloads.", aliases=("format",))
     value_format_options: object = option(None, doc="Options of the format.")
     journal: bool = option(
         default=False,

@@ -1,14 +1,13 @@
-"""The problems of a pipeline's table, with their location and likely intention.
+"""The problems of a text's tables, with their location and likely intention.
 
-Checks follow the declared types (``msgspec.inspect``), and continue behind a problem, so that all
+Checks follow the declared types (``msgspec.inspect``), and continue after a problem, so that all
 of them are reported at once. A table without problems becomes its struct.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -17,9 +16,19 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.pipelines.documents import Document, KeyPath, Position
-from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
-from bicycle_runtime.pipelines.values import duration_ms
+from bicycle_runtime.endpoints.positions import KeyPath, Position, Positions
+from bicycle_runtime.endpoints.value_checks import (
+    WRONG,
+    aliases_of,
+    fits,
+    names_of,
+    number_of,
+    option_amount,
+    plain_type,
+    without_problems,
+)
+from bicycle_runtime.endpoints.values import duration_ms
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
@@ -36,6 +45,7 @@ __all__ = [
 
 S = TypeVar("S", bound=msgspec.Struct)
 _TIMES = "a time such as 250ms, 10s, 5m, 1h"
+_SIZES = "a whole number of bytes, or a size such as 64KiB, 128MiB"
 _SHOWN_MAX = 60
 # A check ends with so many problems. Words are compared only where that is quick.
 _PROBLEMS_MAX = 100
@@ -50,6 +60,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     "where": "filter", "hopping": "sliding", "hop": "sliding", "tumble": "tumbling",
 }  # fmt: skip
 _WHOLE_MAX = 2**63 - 1
+_SHOWN_BOUND_MAX = 1_000_000
 _TIME_MAX_MS = 100 * 366 * 86_400_000
 
 
@@ -68,14 +79,19 @@ class Checks:
 
     Args:
         document: The document to check.
+        invalid: Returns the error for all problems, with the facts ``file``, ``count_text``,
+            ``listing`` and ``problems``.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Positions, invalid: Callable[..., BicycleError]) -> None:
         self.document = document
+        self._invalid = invalid
         self.problems: list[Problem] = []
+        self._aliases: dict[KeyPath, KeyPath] = {}
 
     def note(self, path: KeyPath, text: str, *, at_key: bool = False) -> None:
         """Take note of a problem at a path."""
+        path = self.written(path)
         find = self.document.key_position if at_key else self.document.value_position
         position = find(path)
         self._add(path, text, position)
@@ -86,17 +102,30 @@ class Checks:
         A key that is present but wrong was noted before.
         """
         if not self.is_wrong(path):
+            path = self.written(path)
             self._add(path, text, self.document.key_position(path[:-1]))
 
     def is_wrong(self, path: KeyPath) -> bool:
         """Return whether there is a problem at a path or below it."""
+        path = self.written(path)
         return any(each.path[: len(path)] == path for each in self.problems)
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """Return a path with the aliases that the document uses."""
+        for length in range(1, len(path) + 1):
+            if path[:length] in self._aliases:
+                return self.written((*self._aliases[path[:length]], *path[length:]))
+        return path
+
+    def label(self, path: KeyPath) -> str:
+        """Return a path as people read it, with the aliases that the document uses."""
+        return label_of(self.written(path))
 
     def raise_problems(self) -> None:
         """Raise all problems, in the order of the text, as one error.
 
         Raises:
-            PIPELINE_INVALID: there are some.
+            BicycleError: there are some.
         """
         if not self.problems:
             return
@@ -104,7 +133,7 @@ class Checks:
         found = sorted(self.problems, key=lambda each: (each.line, each.column))
         file = self.document.file
         lines = [f"  {file}:{each.line}:{each.column}: {each.text}" for each in found]
-        raise PIPELINE_INVALID(
+        raise self._invalid(
             file=file,
             count_text=f"{amount(len(found), 'problem')}{' or more' if is_cut else ''}",
             listing="\n".join(lines),
@@ -134,8 +163,8 @@ class Checks:
         self._struct(data, info, path, of)
         found = [each.path for each in self.problems[before:]]
         touched = {at[:length] for at in found for length in range(len(at) + 1)}
-        kept = _without(data, info, path, touched)
-        return None if kept is _WRONG else msgspec.convert(kept, kind, strict=False)
+        kept = without_problems(data, info, path, touched)
+        return None if kept is WRONG else msgspec.convert(kept, kind, strict=False)
 
     def word(self, value: Any, known: Iterable[str], path: KeyPath, *, what: str) -> str | None:
         """Check one word of a closed set; messages call it ``what``."""
@@ -145,9 +174,11 @@ class Checks:
         self.note(path, f"unsupported {what}: {_shorten(value)}; {_one_of(str(value), words)}")
         return None
 
-    def unknown(self, key: str, known: Iterable[str], path: KeyPath) -> None:
-        """Note an unknown key."""
-        text = f"unknown key {label_of((*path, key))}; {_one_of(key, sorted(known))}"
+    def unknown(
+        self, key: str, known: Iterable[str], path: KeyPath, *, aliases: Iterable[str] = ()
+    ) -> None:
+        """Note an unknown key; ``aliases`` may be meant, but are not listed."""
+        text = f"unknown key {label_of((*path, key))}; {_one_of(key, sorted(known), aliases)}"
         self.note((*path, key), text, at_key=True)
 
     def _add(self, path: KeyPath, text: str, position: Position) -> None:
@@ -161,23 +192,37 @@ class Checks:
             self.note(path, f"{label_of(path)} is {_shorten(data)}; expected a table of keys")
             return
         fields = {each.encode_name: each for each in info.fields}
-        for key in data:
-            if key not in fields:
-                self.unknown(key, fields, path)
+        given = self._find_keys(data, info, path)
         for name, each in fields.items():
-            if name in data and not (data[name] is None and not each.required):
-                self._value(data[name], each.type, (*path, name))
+            key = given.get(name)
+            if key is not None and not (data[key] is None and not each.required):
+                self._value(data[key], each.type, (*path, key))
             elif each.required:
                 suffix = f" for {of}" if of else ""
-                self.missing((*path, name), f"{label_of((*path, name))} must be set{suffix}")
+                first, others = names_of(info, name)
+                label = label_of((*path, first))
+                self.missing((*path, name), f"{label} must be set{suffix}{others}")
+
+    def _find_keys(self, data: dict[str, Any], info: Any, path: KeyPath) -> dict[str, str]:
+        """Return the keys of a table by their names; note unknown keys and duplicates."""
+        names, aliases = {each.encode_name for each in info.fields}, aliases_of(info)
+        found: dict[str, str] = {}
+        for key in data:
+            name = aliases.get(key, key)
+            if name not in names:
+                self.unknown(key, names, path, aliases=aliases)
+            elif name in found:
+                text = f"{found[name]} and {key} are the same key; use only one"
+                self.note((*path, key), text, at_key=True)
+            else:
+                found[name] = key
+                if key != name:
+                    self._aliases[(*path, name)] = (*path, key)
+        return found
 
     def _value(self, data: Any, info: Any, path: KeyPath) -> None:
         if isinstance(info, inspect.Metadata):
-            extra = info.extra or {}
-            if extra.get("kind") == "duration":
-                self._duration(data, path, is_signed=extra.get("is_signed", False))
-                return
-            self._value(data, info.type, path)
+            self._check_meaning(data, info, path)
         elif isinstance(info, inspect.UnionType):
             self._union(data, info, path)
         elif isinstance(info, inspect.StructType):
@@ -196,22 +241,35 @@ class Checks:
         elif not isinstance(info, inspect.AnyType):
             self._scalar(data, info, path)
 
+    def _check_meaning(self, data: Any, info: Any, path: KeyPath) -> None:
+        """Check against a type with a meaning: a duration, a size, a secret."""
+        extra = info.extra or {}
+        kind = extra.get("kind")
+        if extra.get("is_option"):
+            self._quantity(data, path, extra)
+        elif kind == "duration":
+            self._duration(data, path, is_signed=extra.get("is_signed", False))
+        else:
+            self._value(data, info.type, path)
+            if kind == "secret" and isinstance(data, str):
+                check_secret(self, data, path)
+
     def _union(self, data: Any, info: Any, path: KeyPath) -> None:
         """Check against the member that the data looks like."""
         members = [each for each in info.types if not isinstance(each, inspect.NoneType)]
-        tables = [each for each in members if isinstance(_plain(each), inspect.StructType)]
-        lists = [each for each in members if isinstance(_plain(each), inspect.ListType)]
+        tables = [each for each in members if isinstance(plain_type(each), inspect.StructType)]
+        lists = [each for each in members if isinstance(plain_type(each), inspect.ListType)]
         chosen = [each for each in members if each not in tables and each not in lists]
         if isinstance(data, dict):
-            chosen = tables or [e for e in members if isinstance(_plain(e), inspect.DictType)]
+            chosen = tables or [e for e in members if isinstance(plain_type(e), inspect.DictType)]
         elif isinstance(data, list):
             chosen = lists
         elif len(chosen) > 1:
-            chosen = [each for each in chosen if _fits(data, _plain(each))][:1]
+            chosen = [each for each in chosen if fits(data, plain_type(each))][:1]
         if len(chosen) == 1:
             self._value(data, chosen[0], path)
         else:
-            expected = " or ".join(_describe_type(_plain(each)) for each in members)
+            expected = " or ".join(_describe_type(plain_type(each)) for each in members)
             self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {expected}")
 
     def _list(self, data: Any, info: Any, path: KeyPath) -> None:
@@ -242,8 +300,23 @@ class Checks:
         except (ValueError, OverflowError):
             self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {_TIMES}")
 
+    def _quantity(self, data: Any, path: KeyPath, extra: Mapping[str, Any]) -> None:
+        """Check the duration or size of an option, and its bounds."""
+        low, high, is_time = extra["low"], extra["high"], extra["kind"] == "duration"
+        try:
+            quantity = option_amount(str(path[-1]), data, extra["kind"])
+        except (ValueError, OverflowError):
+            expected = _TIMES if is_time else _SIZES
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {expected}")
+            return
+        unit = "ms" if is_time else ""
+        if low is not None and quantity < low:
+            self.note(path, f"{label_of(path)} is {data}; expected {low}{unit} or more")
+        elif high is not None and quantity > high:
+            self.note(path, f"{label_of(path)} is {data}; expected at most {high}{unit}")
+
     def _scalar(self, data: Any, info: Any, path: KeyPath) -> None:
-        if not _fits(data, info):
+        if not fits(data, info):
             text = f"{label_of(path)} is {_shorten(data)}; expected {_describe_type(info)}"
             self.note(path, text)
         elif isinstance(info, inspect.StrType):
@@ -253,9 +326,13 @@ class Checks:
             self._bounds(data, info, path)
 
     def _bounds(self, data: Any, info: Any, path: KeyPath) -> None:
-        number, low, high = _number(data, info), info.ge, info.le
+        number, low, high = number_of(data, info), info.ge, info.le
         expected = f"{low}..{high}" if high is not None else f"{low} or more"
-        if low is not None and high is None and number > _WHOLE_MAX:
+        if high is not None and high > _SHOWN_BOUND_MAX and low is not None and number < low:
+            expected = f"{low} or more"
+        elif low is None and high is not None:
+            expected = f"at most {high}"
+        elif low is not None and high is None and number > _WHOLE_MAX:
             expected = f"at most {_WHOLE_MAX}"
         elif (low is None or number >= low) and (high is None or number <= high):
             return
@@ -294,78 +371,11 @@ def likely(word: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def _one_of(word: str, known: list[str]) -> str:
-    near = likely(word, known)
+def _one_of(word: str, known: list[str], aliases: Iterable[str] = ()) -> str:
+    near = likely(word, [*known, *aliases])
     hint = f"did you mean {near!r}? " if near else ""
     more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
     return f"{hint}known: {', '.join(known[:_LISTED_MAX])}{more}"
-
-
-_WRONG = object()
-
-
-def _without(data: Any, info: Any, path: KeyPath, touched: Container[KeyPath]) -> Any:
-    """Return data without wrong or empty keys, or ``_WRONG`` if no data remain.
-
-    Args:
-        data: The data at the path.
-        info: The expected type.
-        path: The path.
-        touched: Paths of errors, and all above them.
-    """
-    members = _members(info)
-    plain = next((each for each in members if isinstance(each, inspect.StructType)), None)
-    items = next((each for each in members if isinstance(each, inspect.ListType)), None)
-    if items is not None and isinstance(data, list) and path not in touched:
-        kind = items.item_type
-        return [_without(item, kind, (*path, at), touched) for at, item in enumerate(data)]
-    if plain is None or not isinstance(data, dict):
-        return _WRONG if path in touched else data
-    found = {}
-    for each in plain.fields:
-        name = each.encode_name
-        kept = _without(data.get(name), each.type, (*path, name), touched)
-        if kept is not _WRONG and kept is not None:
-            found[name] = kept
-        elif each.required:
-            return _WRONG
-    return found
-
-
-def _members(info: Any) -> list[Any]:
-    """Return the types that a value may be of."""
-    plain = _plain(info)
-    return list(map(_plain, plain.types)) if isinstance(plain, inspect.UnionType) else [plain]
-
-
-def _plain(info: Any) -> Any:
-    return info.type if isinstance(info, inspect.Metadata) else info
-
-
-def _fits(data: Any, info: Any) -> bool:
-    """Return whether a value is of a plain type; numbers may be written as text."""
-    if isinstance(info, inspect.UnionType):
-        return any(_fits(data, _plain(each)) for each in info.types)
-    if isinstance(info, inspect.BoolType):
-        return isinstance(data, bool) or data in ("true", "false")
-    if isinstance(info, (inspect.IntType, inspect.FloatType)):
-        return _number(data, info) is not None
-    if isinstance(info, (inspect.StrType, inspect.LiteralType)):
-        return isinstance(data, str)
-    return isinstance(info, inspect.NoneType) and data is None
-
-
-def _number(data: Any, info: Any) -> Any:
-    """Return a number, which may be written as text; None for anything else."""
-    kind: type[int] | type[float] = int if isinstance(info, inspect.IntType) else float
-    if isinstance(data, bool) or not isinstance(data, (str, int, kind)):
-        return None
-    try:
-        found = kind(data)
-        msgspec.convert(data, kind, strict=False)  # Takes fewer texts: no 1_000.
-        return found if math.isfinite(found) else None
-    except (ValueError, OverflowError):
-        return None
 
 
 _NAMES: Mapping[type, str] = {

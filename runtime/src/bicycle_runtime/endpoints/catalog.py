@@ -1,0 +1,62 @@
+"""The connectors of this installation with their options classes, and its formats.
+
+Built-in and third-party connectors come from the same registry. A connector is imported when its
+options are requested, not when its name is listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.formats.registry import default_formats
+
+__all__ = ["Connector", "Direction", "connector_names", "find_connector", "format_names"]
+
+Direction = Literal["source", "sink"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """A connector: its options, and whether records of a source have event times."""
+
+    name: str
+    options_class: type[Any]
+    about: str
+    gives_times: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """The options of a connector that does not declare any."""
+
+
+def connector_names(direction: Direction) -> list[str]:
+    """Return the names of all sources or sinks, sorted."""
+    registry = default_registry()
+    return sorted(registry.sources if direction == "source" else registry.sinks)
+
+
+@cache
+def find_connector(direction: Direction, name: str) -> Connector:
+    """Import a connector and return its description.
+
+    Raises:
+        UNKNOWN_CONNECTOR: the name is unknown, or its class cannot be imported.
+    """
+    registry = default_registry()
+    found: Any = registry.source_class(name) if direction == "source" else registry.sink_class(name)
+    options_class: type[Any] = getattr(found, "options_class", NoOptions)
+    return Connector(
+        name=name,
+        options_class=options_class,
+        about=(options_class.__doc__ or "").partition("\n\n")[0],
+        gives_times=getattr(found, "gives_times", None),
+    )
+
+
+def format_names() -> list[str]:
+    """Return the names of all formats of values, sorted."""
+    return sorted(default_formats().locations)

@@ -1,0 +1,122 @@
+"""Types of values in a text, and their conversion to the values of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from bicycle_sdk.kafka.base import is_secret_property
+from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes
+from bicycle_sdk.secrets import Secret
+
+__all__ = [
+    "ColumnWord",
+    "Duration",
+    "FieldType",
+    "Positive",
+    "Scalar",
+    "Text",
+    "client_properties",
+    "column_pairs",
+    "describe",
+    "duration_ms",
+    "list_items",
+    "option_duration_ms",
+    "size_bytes",
+]
+
+Duration = Annotated[
+    str | int | float,
+    Meta(
+        description="a time such as 250ms, 10s, 5m, 1h, 2d; a bare number is seconds",
+        extra={"kind": "duration"},
+    ),
+]
+Text = Annotated[str, Meta(min_length=1)]
+Positive = Annotated[int, Meta(ge=1)]
+Scalar = str | int | float | bool
+# A type with a question mark: the field may be null, or not there.
+FieldType = Literal[
+    "string", "int", "float", "bool", "timestamp", "json",
+    "string?", "int?", "float?", "bool?", "timestamp?", "json?",
+]  # fmt: skip
+ColumnWord = Literal[
+    "string", "int", "float", "bool", "bytes", "datetime", "date", "time", "decimal", "json"
+]
+
+
+def describe(text: str) -> Meta:
+    """Return the description of a key, for the reference and editors."""
+    return Meta(description=text)
+
+
+def duration_ms(value: str | float) -> int:
+    """Return a time in whole ms; a bare number is seconds.
+
+    Raises:
+        ValueError: it is no time, or no whole number of ms.
+
+    Example:
+        >>> [duration_ms(text) for text in ("250ms", "10s", "5m", "1h", "42", 7, "-5s")]
+        [250, 10000, 300000, 3600000, 42000, 7000, -5000]
+    """
+    text = str(value).strip()
+    is_negative = text.startswith("-")
+    text = text.removeprefix("-").strip()
+    unit = "s" if text[-1:].isdigit() else ""
+    ms = parse_duration_ms(text + unit)
+    return -ms if is_negative else ms
+
+
+def option_duration_ms(key: str, value: str | float) -> int:
+    """Return the time of an option in whole ms.
+
+    A bare number has the unit in the name of the key; without one it is seconds.
+
+    Raises:
+        ValueError: it is no time, or no whole number of ms.
+
+    Example:
+        >>> option_duration_ms("roll_ms", 250), option_duration_ms("max_age", 250)
+        (250, 250000)
+    """
+    return parse_duration_ms(str(value)) if "ms" in key.split("_") else duration_ms(value)
+
+
+def size_bytes(value: str | float) -> int:
+    """Return a size in bytes; a bare number is bytes.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    return parse_size_bytes(str(value))
+
+
+def column_pairs(columns: Mapping[str, str]) -> list[list[str]]:
+    """Return name and type of each column, in their order.
+
+    Example:
+        >>> column_pairs({"user": "string", "cents": "int"})
+        [['user', 'str'], ['cents', 'int']]
+    """
+    return [[name, "str" if word == "string" else word] for name, word in columns.items()]
+
+
+def client_properties(properties: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Return properties of a client as texts, with secrets as references."""
+    found: dict[str, Any] = {}
+    for name, value in properties.items():
+        if is_secret_property(name):
+            found[name] = Secret.parse(str(value)).to_json()
+        else:
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def list_items(value: str | Sequence[Any]) -> list[Any]:
+    """Return a list; the items of a text are separated by commas."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return list(value)

@@ -1,0 +1,151 @@
+"""Keys of sources and sinks: options of the connector, and a few of the pipeline.
+
+Every connector of this installation is a kind, under its own name. Some kinds have further keys, or
+another name than their connector: they are in ``sources`` and ``sinks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from bicycle_runtime.endpoints.catalog import Direction, connector_names, find_connector
+from bicycle_runtime.endpoints.checking import Checks, check_address, check_secrets
+from bicycle_runtime.endpoints.keys import ConnectorKeys, keys_of_connector
+from bicycle_runtime.endpoints.positions import KeyPath
+from bicycle_runtime.endpoints.values import describe
+from bicycle_sdk.connector_options import ConnectorOptions
+from bicycle_sdk.errors import BicycleError, StreamDefinitionError
+from bicycle_sdk.formats import Format
+from bicycle_sdk.options import declared_options, from_mapping
+from bicycle_sdk.sinks.addresses import format_with_schema
+
+__all__ = ["EndKeys", "Kinds"]
+
+K = TypeVar("K", bound="EndKeys")
+_SCHEMA = (
+    "schema",
+    Annotated[
+        str | None, describe("Schema of the format: a file for avro, module:Class for protobuf.")
+    ],
+    None,
+)
+
+
+class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The keys of a source or a sink.
+
+    Attributes:
+        kind: The connector, if the kind has another name.
+        client_names: Whether keys with a dot are properties of the client.
+        needs: Groups of keys of which one must be set.
+    """
+
+    kind: ClassVar[str] = ""
+    client_names: ClassVar[bool] = False
+    needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    def format_of_values(self) -> Format | None:
+        """Return the format of values with its options; None for that of the connector.
+
+        Raises:
+            StreamDefinitionError: the format needs a schema or has none, or the schema cannot be
+                read.
+        """
+        name, schema = self.value_of("value_format"), self.value_of("schema")
+        options = self.value_of("value_format_options")
+        if name is None and schema is None:
+            return None
+        if name is not None and options:
+            return Format(name, options)
+        return format_with_schema(name, schema, call="format")
+
+    def graph_properties(self) -> dict[str, Any]:
+        """Return the options as they are in the graph, with the schema of the format."""
+        found, format = self.properties(), self.format_of_values()
+        if format is not None:
+            found["value_format"] = format.name
+            if format.options:
+                found["value_format_options"] = dict(format.options)
+        return found
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        """Note secrets in the text, unusable formats, and contradictions between the keys."""
+        for name in self.option_names:
+            value = self.value_of(name)
+            if isinstance(value, str) and "://" in value:
+                check_address(checks, value, (*path, name))
+            if self.kinds[name] == "properties" and value:
+                check_secrets(checks, value, (*path, name))
+        try:
+            self.format_of_values()
+        except StreamDefinitionError as error:
+            name = "schema" if self.value_of("schema") else "value_format"
+            at = (*path, name)
+            checks.note(at, f"{checks.label(at)}: {error.facts['problem']}; {error.facts['hint']}")
+        self._check_options(checks, path)
+
+    def _check_options(self, checks: Checks, path: KeyPath) -> None:
+        """Note conflicts that the options class of the connector finds."""
+        options_class = self.connector.options_class
+        if checks.is_wrong(path) or not issubclass(options_class, ConnectorOptions):
+            return
+        for found in from_mapping(options_class, self.graph_properties()).conflicts():
+            at = (*path, found.option)
+            checks.note(at, f"{checks.label(at)}: {found.problem}; {found.hint}")
+
+
+class Kinds(Mapping[str, type[K]], Generic[K]):
+    """The kinds of sources or sinks, with their keys.
+
+    A connector is imported when the keys of its kind are requested.
+
+    Args:
+        direction: Sources or sinks.
+        base: The keys of a kind without further keys.
+        special: The kinds with further keys.
+    """
+
+    def __init__(self, direction: Direction, base: type[K], special: Mapping[str, type[K]]) -> None:
+        self._direction: Direction = direction
+        self._base = base
+        self._special = special
+        self._made: dict[str, type[K]] = {}
+
+    def __getitem__(self, word: str) -> type[K]:
+        """Return the keys of a kind.
+
+        Raises:
+            KeyError: there is no such kind.
+            UNKNOWN_CONNECTOR: its connector cannot be imported.
+        """
+        if word not in self._made:
+            if word not in self._special and word not in connector_names(self._direction):
+                raise KeyError(word)
+            base = self._special.get(word, self._base)
+            connector = find_connector(self._direction, base.kind or word)
+            name = "".join(part.title() for part in (*word.split("_"), self._direction))
+            has_schemas = "value_format_options" in declared_options(connector.options_class)
+            more = [_SCHEMA] if has_schemas else []
+            self._made[word] = keys_of_connector(name, connector, base, more=more)
+        return self._made[word]
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._special or word in connector_names(self._direction)
+
+    def __iter__(self) -> Iterator[str]:
+        names = set(connector_names(self._direction))
+        return iter([*self._special, *sorted(names - set(self._special))])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def load_all(self) -> dict[str, type[K]]:
+        """Return the kinds whose connectors can be imported, with their keys."""
+        found = {}
+        for word in self:
+            try:
+                found[word] = self[word]
+            except BicycleError:
+                continue  # A library that it needs is not installed.
+        return found

@@ -1,0 +1,156 @@
+"""Every connector of the installation is a kind of pipelines, with all its options as keys."""
+
+import json
+
+import jsonschema_rs
+import pytest
+
+from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.endpoints.catalog import find_connector
+from bicycle_runtime.pipelines.json_schema import pipeline_schema
+from bicycle_runtime.pipelines.sinks import SINKS
+from bicycle_runtime.pipelines.sources import SOURCES
+from bicycle_sdk.options import describe
+from bicycle_sdk.secrets import Secret
+from tests.unit.pipelines.pipeline_runs import finish, graph, lines, run
+from tests.unit.pipelines.test_problems import problems
+
+ENDS = [("source", word) for word in default_registry().sources] + [
+    ("sink", word) for word in default_registry().sinks
+]
+GENERATOR = 'kind = "generator"\ncount = 1'
+CONSOLE = 'kind = "console"'
+
+
+def text(*, source=GENERATOR, sink=CONSOLE):
+    return f"[source]\n{source}\n[sink]\n{sink}\n"
+
+
+def connector(end, **ends):
+    details = graph(text(**ends)).vertex(end).details["connector"]
+    return details["connector_type"], details["properties"]
+
+
+@pytest.mark.parametrize(("direction", "word"), ENDS)
+def test_every_option_of_every_connector_is_a_key(direction, word):
+    kinds = SOURCES if direction == "source" else SINKS
+    options = {info.name for info in describe(find_connector(direction, word).options_class)}
+    keys = set(kinds[word].__struct_encode_fields__)
+
+    assert options - keys <= kinds[word].aliases.keys()
+    assert word in list(kinds)
+
+
+@pytest.mark.parametrize(
+    ("keys", "properties"),
+    [
+        (
+            'kind = "redis"\naddress = "redis://h/a,b"\nformat = "json"\npassword = "env:PW"\n'
+            'group = "g"\nretry_timeout_ms = "5s"\ndb = 2',
+            {"address": "redis://h/a,b", "value_format": "json", "group": "g", "db": 2,
+             "password": Secret.env("PW").to_json(), "retry_timeout_ms": 5_000},
+        ),
+        (
+            'kind = "pulsar"\naddress = "pulsar://h/a"\ngroup = "g"\ntoken = "file:/run/t"',
+            {"address": "pulsar://h/a", "group": "g", "token": Secret.file("/run/t").to_json()},
+        ),
+        (
+            'kind = "websocket"\naddress = "ws://h:1/a"\nlisten = true\njournal = "true"\n'
+            'ping_interval_ms = 250\nsegment_bytes = "1MiB"',
+            {"address": "ws://h:1/a", "listen": True, "journal": True, "ping_interval_ms": 250,
+             "segment_bytes": 1 << 20},
+        ),
+        ('kind = "stdio"\naddress = "stdio:///a"', {"address": "stdio:///a"}),
+        ('kind = "jsonl"\npath = "x"\nrecursive = true', {"path": "x", "recursive": True}),
+        (
+            'kind = "kafka"\nbrokers = "b:1"\ntopics = ["a", "b"]\ngroup_id = "g"\n'
+            'start = "latest"\nvalue_format = "string"\ndiscovery_ms = "1m"',
+            {"brokers": "b:1", "topics": ["a", "b"], "group_id": "g", "value_format": "string",
+             "starting_offsets": "latest", "discovery_ms": 60_000},
+        ),
+    ],
+)  # fmt: skip
+def test_options_of_sources_reach_the_graph(keys, properties):
+    assert connector("source", source=keys) == (keys.split('"')[1], properties)
+
+
+@pytest.mark.parametrize(
+    ("keys", "word", "properties"),
+    [
+        (
+            'kind = "redis"\naddress = "redis://h/a"\nmax_length = 9\npublish_timeout_ms = "2m"',
+            "redis", {"address": "redis://h/a", "max_length": 9, "publish_timeout_ms": 120_000},
+        ),
+        ('kind = "csv_file"\nout_dir = "o"\nroll_ms = 250', "csv_file",
+         {"path": "o", "roll_ms": 250}),
+        ('kind = "file"\nout_dir = "o"\nroll_after = 250', "jsonl_file",
+         {"path": "o", "roll_ms": 250_000}),
+        ('kind = "parquet"\npath = "o"\nmax_bytes = "64KiB"\nopen_bytes_max = 9', "parquet_file",
+         {"path": "o", "roll_bytes": 65_536, "open_bytes_max": 9}),
+        ('kind = "kafka"\nbrokers = "b:1"\ntopic = "t"\npublish_timeout_ms = "5m"\nacks = 1',
+         "kafka", {"brokers": "b:1", "topic": "t", "publish_timeout_ms": 300_000,
+                   "properties": {"acks": "1"}}),
+    ],
+)  # fmt: skip
+def test_options_of_sinks_reach_the_graph(keys, word, properties):
+    assert connector("sink", sink=keys) == (word, properties)
+
+
+def test_a_format_with_a_schema_is_named_on_any_stream(tmp_path):
+    (tmp_path / "order.avsc").write_text('{"type": "long"}')
+    avro = f'format = "avro"\nschema = "{tmp_path}/order.avsc"'
+    kafka = 'kind = "kafka"\nbrokers = "b:1"\ntopic = "t"\ngroup_id = "g"\n'
+    _, read = connector("source", source=kafka + avro)
+    _, written = connector("sink", sink='kind = "redis"\naddress = "redis://h/a"\n' + avro)
+
+    expected = {"value_format": "avro", "value_format_options": {"schema": {"type": "long"}}}
+    assert read.items() >= expected.items()
+    assert written.items() >= expected.items()
+
+
+REDIS = 'kind = "redis"\naddress = "redis://h/a"\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (REDIS + 'pasword = "x"', "6:1: unknown key sink.pasword; did you mean 'password'?"),
+        (REDIS + 'password = "x"', "6:12: sink.password is a secret; set its location"),
+        (REDIS + 'format = "jsn"', "6:10: unsupported sink.format: jsn; did you mean 'json'?"),
+        (REDIS + 'format = "avro"', "6:10: sink.format: the format 'avro' needs more than its"),
+        (REDIS + 'format = "json"\nschema = "x"', "7:10: sink.schema: the format 'json' has no"),
+        (REDIS + 'format = "json"\nvalue_format = "csv"', "format and value_format are the same"),
+        (REDIS + 'publish_timeout_ms = "1ms"', "6:22: sink.publish_timeout_ms is 1ms; expected "),
+        (REDIS + 'publish_timeout_ms = "1 week"', "expected a time such as 250ms"),
+        (REDIS.replace("//h", "//:pw@h"), "5:11: sink.address contains a password"),
+        ('kind = "file"\nout_dir = "o"\nformat = "text"\ntime_field = "t"', "lines of text have"),
+        ('kind = "redis"', "sink.address must be set for redis sink"),
+        ('kind = "reids"', "unsupported sink kind: reids; did you mean 'redis'?"),
+    ],
+)
+def test_problems_of_derived_keys_have_their_location(keys, problem):
+    [found] = problems(f'[source]\nkind = "generator"\n[sink]\n{keys}\n')
+
+    assert problem in found
+    assert "pw@" not in found
+
+
+def test_the_schema_accepts_aliases_and_refuses_unknown_keys():
+    schema = jsonschema_rs.validator_for(pipeline_schema())
+    source = {"kind": "generator"}
+    sink = {"kind": "kafka", "bootstrap.servers": "b", "topic": "t", "client.id": "me"}
+
+    assert schema.is_valid({"source": source, "sink": sink})
+    assert not schema.is_valid({"source": source, "sink": {**sink, "topik": "t"}})
+    assert not schema.is_valid({"source": source, "sink": {"kind": "kafka", "topic": "t"}})
+
+
+def test_a_stream_file_is_written_and_read(tmp_path):
+    address = f'address = "file://{tmp_path}/out.ss/clicks"\nformat = "json"'
+    path = lines(tmp_path, {"page": "/", "n": 1}, {"page": "/cart", "n": 2})
+    finish(text(source=f'kind = "file"\npath = "{path}"', sink=f'kind = "stream_file"\n{address}'))
+
+    found = run(text(source=f'kind = "stream_file"\nbounded = true\n{address}'))
+    assert sorted(map(json.dumps, found)) == [
+        '{"page": "/", "n": 1}', '{"page": "/cart", "n": 2}',
+    ]  # fmt: skip
