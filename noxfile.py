@@ -29,7 +29,6 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
 # What only an extra makes importable, and a former import path, which warns.
 NOT_IMPORTED = (
     "bicycle_runtime.streams",
-    "bicycle_runtime.cli.stream_page",
     "bicycle_runtime.connectors.http",
     "bicycle_runtime.connectors.lakes",
     "bicycle_runtime.connectors.postgres",
@@ -38,6 +37,8 @@ NOT_IMPORTED = (
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.stream_clients.pulsar",
     "bicycle_runtime.connectors.stream_clients.redis",
+    "bicycle_streams.cli.stream_page",
+    "bicycle_streams.cli.terminal",
     "bicycle_streams.kafka",
     "bicycle_streams.pulsar",
     "bicycle_streams.redis",
@@ -56,7 +57,7 @@ DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
     "streams": (
         "bicycle_streams",
-        frozenset({"bicycle-sdk", "bicycle-streams", "fastcrc", "msgspec"}),
+        frozenset({"bicycle-sdk", "bicycle-streams", "click", "fastcrc", "msgspec"}),
     ),
     "runtime": ("bicycle_runtime", None),
     "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),

@@ -27,7 +27,6 @@ import bicycle_streams
 from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.cli import main as main_command
-from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
@@ -36,6 +35,7 @@ from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 from bicycle_sdk.options import OptionInfo, describe
+from bicycle_streams.cli.exit_codes import MEANINGS, exit_code_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
@@ -53,7 +53,7 @@ ERROR_AREAS = {
     "17": ("Connectors: files, sockets, Kafka", ("bicycle_runtime.connectors",)),
     "18": ("Execution on Spark", ("bicycle_runtime.engine",)),
     "19": ("Jobs: start, stop, restart, upgrade", ("bicycle_runtime.jobs",)),
-    "20": ("Command line", ("bicycle_runtime.cli",)),
+    "20": ("Command line", ("bicycle_streams.cli", "bicycle_runtime.cli")),
     "21": ("Test harness", ("bicycle_runtime.testing",)),
     "22": ("Development brokers and clusters", ("bicycle_runtime.dev",)),
     "23": ("Service", ("bicycle_runtime.service",)),
@@ -72,7 +72,7 @@ ERROR_AREAS = {
 
 OPERATIONS_FILE = Path(bicycle_runtime.__file__).parent / "cli/operation_commands.py"
 BENCHMARKS = DOCS / "benchmarks.md"
-_FORMER = "bicycle_runtime.streams"
+_NOT_IMPORTED = ("__main__", "bicycle_runtime.streams")  # A program; a former path.
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
     re.DOTALL,
@@ -262,8 +262,10 @@ def walk_commands(
     """Yield every visible command with its words, parents first."""
     yield path, command
     if isinstance(command, click.Group):
-        for name, child in sorted(command.commands.items()):
-            if not child.hidden:
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
                 yield from walk_commands(child, (*path, name))
 
 
@@ -271,20 +273,10 @@ def import_all() -> list[ModuleType]:
     """Import and return every module of our packages but ``__main__`` and the former paths."""
     modules = []
     for package in (bicycle_sdk, bicycle_streams, bicycle_runtime):
-        modules += [importlib.import_module(name) for name in _names_in(package)]
+        found = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
+        names = [package.__name__, *(info.name for info in found)]
+        modules += [importlib.import_module(n) for n in names if not n.endswith(_NOT_IMPORTED)]
     return modules
-
-
-def _names_in(package: ModuleType) -> Iterator[str]:
-    """Yield the name of a package, and those of the modules below it."""
-    yield package.__name__
-    for info in pkgutil.iter_modules(package.__path__, prefix=f"{package.__name__}."):
-        if info.name == _FORMER or info.name.endswith("__main__"):
-            continue
-        if info.ispkg:
-            yield from _names_in(importlib.import_module(info.name))
-        else:
-            yield info.name
 
 
 def decisions_reference() -> str:

@@ -109,8 +109,12 @@ def fault_of(line: str) -> str | None:
     """Return why the command line refuses words; None when it does not. Nothing is run."""
     words = shlex.split(line)
     root = command = load("tools/generate.py").command_tree()
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        command = command.commands[words.pop(0)]
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            break
+        command = found
+        del words[0]
     try:
         # Settings of the root go to all commands.
         command.make_context("bicycle", words, **root.context_settings)

@@ -6,8 +6,8 @@ import json
 from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
-from bicycle_runtime.cli.stream_page import StreamPage
 from bicycle_streams import StreamUrl
+from bicycle_streams.cli.stream_page import StreamPage
 from bicycle_streams.tools.rates import Marks
 from bicycle_streams.tools.watching import Watch
 

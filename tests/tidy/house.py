@@ -28,6 +28,7 @@ VAGUE_NAMES = frozenset({"common", "core", "helper", "helpers", "misc", "util", 
 DOORS = (
     *(f"runtime/src/bicycle_runtime/{room}" for room in ("base", "cli", "api", "webui", "jobs")),
     "plugin_sdk/src/bicycle_sdk/clock.py",
+    "streams/src/bicycle_streams/cli",
 )
 _HIDDEN_INPUTS = {
     "time": {"time", "time_ns"},

@@ -38,8 +38,9 @@ STAND_ALONE = frozenset(
         "cli.live",
         "cli.log_reading",
         "cli.operation_commands",  # Generated.
-        "cli.refusing",
-        "cli.stream_page",
+        "bicycle_streams.cli.refusing",
+        "bicycle_streams.cli.stream",
+        "bicycle_streams.cli.stream_page",
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.stream_clients.losses",

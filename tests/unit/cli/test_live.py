@@ -6,13 +6,13 @@ import pytest
 
 from bicycle_runtime.cli.foreground import run_in_foreground, summary_lines
 from bicycle_runtime.cli.live import LiveStatus
-from bicycle_runtime.cli.rendering import write_line
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.summary import OutputSummary, RunSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import ConfigError
+from bicycle_streams.cli.rendering import write_line
 from tests.unit.cli.screens import Terminal
 from tests.unit.jobs.job_samples import status_line
 from tests.waiting import until

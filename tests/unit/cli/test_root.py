@@ -10,8 +10,6 @@ from click.testing import CliRunner
 from bicycle_runtime import __version__
 from bicycle_runtime.cli import main
 from bicycle_runtime.cli.builtin import bicycle_commands
-from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
-from bicycle_runtime.cli.rendering import error_text
 from bicycle_runtime.cli.root import RootGroup
 from bicycle_sdk.errors import (
     BicycleError,
@@ -19,6 +17,8 @@ from bicycle_sdk.errors import (
     ParameterError,
     StreamDefinitionError,
 )
+from bicycle_streams.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
+from bicycle_streams.cli.rendering import error_text
 from tests.docs.scripts import load
 from tests.tidy.test_error_classes import sample_facts
 
@@ -106,8 +106,11 @@ def taken_by(words):
     """Return the command that takes these words; click refuses unknown options and arguments."""
     path, command = tuple(words[:1]), main
     rest = words[1:]
-    while isinstance(command, click.Group) and rest and rest[0] in command.commands:
-        command, path, rest = command.commands[rest[0]], (*path, rest[0]), rest[1:]
+    while isinstance(command, click.Group) and rest:
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            break
+        command, path, rest = found, (*path, rest[0]), rest[1:]
     context = click.Context(command, info_name=path[-1], resilient_parsing=False)
     command.make_parser(context).parse_args(list(rest))
     return path

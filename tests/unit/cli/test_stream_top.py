@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
-from bicycle_runtime.cli.stream_page import StreamPage
 from bicycle_sdk.clock import ManualClock
 from bicycle_streams import StreamUrl, connect
+from bicycle_streams.cli.stream_page import StreamPage
 from bicycle_streams.tools.rates import Marks, Rates
 from bicycle_streams.tools.watching import Watch
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bicycle_runtime.cli.rendering import show_table, show_text
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from bicycle_streams.cli.rendering import show_table, show_text
 from tests.unit.cli.screens import COMMAND, Terminal, see
 
 JOB = "clicks-with-a-long-name"

@@ -48,7 +48,7 @@ _SECTIONS = {
     },
     "Streams": {
         "stream": (
-            "stream:stream_command",
+            "bicycle_streams.cli.stream:stream_command",
             "Produce, read, copy and check streams without a job",
         ),
     },
@@ -96,7 +96,12 @@ def bicycle_commands() -> dict[str, CommandOffer]:
         for name, summary in OPERATION_COMMANDS.items()
     }
     return {
-        name: {"location": f"{_ROOM}.{location}", "summary": summary, "section": section}
+        name: {"location": _full(location), "summary": summary, "section": section}
         for section, commands in {**_SECTIONS, _RUN_JOBS: _SECTIONS[_RUN_JOBS] | operations}.items()
         for name, (location, summary) in commands.items()
     }
+
+
+def _full(location: str) -> str:
+    """Return a location with the package of this module, unless it names another one."""
+    return location if "." in location.partition(":")[0] else f"{_ROOM}.{location}"

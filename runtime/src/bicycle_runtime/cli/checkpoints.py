@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, home, job_names
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    duration_text,
-    show_table,
-    show_text,
-    watermark_text,
-)
+from bicycle_runtime.cli.parameters import home, job_names
+from bicycle_runtime.cli.rendering import watermark_text
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount, byte_text, count_text
+from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_table, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport

@@ -8,9 +8,9 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["completion_command"]
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.dev_cluster import cluster_command
-from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home, pairs
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
+from bicycle_runtime.cli.parameters import declared_options, folder_option, home
+from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.broker_options import BrokerOptions
 from bicycle_sdk.options import describe, from_mapping
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers, pairs
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.dev.kafka_broker import KafkaBroker

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
+from bicycle_runtime.cli.parameters import declared_options, folder_option, home
+from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_sdk.options import describe, from_mapping
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.dev.spark_cluster import SparkCluster

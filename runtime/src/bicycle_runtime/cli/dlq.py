@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.operations import perform
-from bicycle_runtime.cli.parameters import answers, declared_options, job_names
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.parameters import declared_options, job_names
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.quantities import byte_text
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 __all__ = ["dlq_command"]
 

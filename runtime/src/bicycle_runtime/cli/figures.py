@@ -6,10 +6,11 @@ import click
 import msgspec
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, job_names
-from bicycle_runtime.cli.rendering import answer_json, duration_text, show_table
-from bicycle_sdk.quantities import byte_text
+from bicycle_runtime.cli.parameters import job_names
+from bicycle_sdk.quantities import byte_text, duration_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 __all__ = ["metrics_command", "workers_command"]
 

@@ -8,22 +8,16 @@ from functools import partial
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    duration_text,
-    metric_texts,
-    show_text,
-    waiting_texts,
-    write_line,
-)
+from bicycle_runtime.cli.rendering import metric_texts, waiting_texts
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import configure
-from bicycle_sdk.quantities import amount, byte_text, count_text
+from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text
 from bicycle_sdk.random_source import system_random
+from bicycle_streams.cli.rendering import answer_json, show_text, write_line
 
 if TYPE_CHECKING:
     from bicycle_runtime.cli.live import LiveStatus

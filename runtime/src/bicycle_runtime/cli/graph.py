@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import (
-    answers,
-    home,
-    plugin_env_option,
-    plugin_option,
-    set_option,
-)
-from bicycle_runtime.cli.rendering import answer_json, show_text
+from bicycle_runtime.cli.parameters import home, plugin_env_option, plugin_option, set_option
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_text
 
 __all__ = ["graph_command"]
 

@@ -12,25 +12,17 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, job_names
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    duration_text,
-    lag_text,
-    location_text,
-    metric_texts,
-    phase_text,
-    show_table,
-    show_text,
-    watermark_text,
-)
+from bicycle_runtime.cli.parameters import job_names
+from bicycle_runtime.cli.rendering import lag_text, metric_texts, phase_text, watermark_text
 from bicycle_runtime.cli.status_lines import stuck_lines, waiting_lines
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.quantities import amount, byte_text, count_text, share_text
+from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text, share_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.exit_codes import FAILED
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, location_text, show_table, show_text
 
 __all__ = ["info_command", "list_command", "status_command"]
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, duration_ms, home
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.parameters import home
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers, duration_ms
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 __all__ = ["jobs_command"]
 

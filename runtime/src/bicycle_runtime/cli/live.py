@@ -15,15 +15,10 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from bicycle_runtime.cli.rendering import (
-    duration_text,
-    lag_text,
-    phase_text,
-    watermark_text,
-    write_line,
-)
-from bicycle_runtime.cli.terminal import terminal
-from bicycle_sdk.quantities import byte_text, count_text
+from bicycle_runtime.cli.rendering import lag_text, phase_text, watermark_text
+from bicycle_sdk.quantities import byte_text, count_text, duration_text
+from bicycle_streams.cli.rendering import write_line
+from bicycle_streams.cli.terminal import terminal
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus

@@ -8,9 +8,10 @@ from collections import deque
 import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, job_names
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.parameters import job_names
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["logs_command"]
 

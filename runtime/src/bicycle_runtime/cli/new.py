@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["new_command"]
 

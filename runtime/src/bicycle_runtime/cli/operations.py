@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, declared_options, job_names
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.parameters import declared_options, job_names
 from bicycle_runtime.cli.status_lines import show_status
 from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.options import OptionInfo
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["COMMANDS", "add_operations", "operation_command", "perform"]
 

@@ -1,6 +1,6 @@
-"""Parameters common to commands: ``--json``, ``--debug``, ``--set``, options.
+"""Parameters of commands about jobs: plugins, ``--set``, the service, options.
 
-Options are declared where they belong (``base.options``) and only get a flag here.
+Options are declared where they belong (``bicycle_sdk.options``) and only get a flag here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bicycle_runtime.cli.candidates import (
     parameter_names,
     plugin_names,
 )
-from bicycle_sdk.quantities import parse_duration_ms
+from bicycle_streams.cli.parameters import pairs
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.home import Home
@@ -30,15 +30,12 @@ __all__ = [
     "SERVICE_CA",
     "SERVICE_TOKEN_FILE",
     "SERVICE_URL",
-    "answers",
     "chosen_service",
     "complete_savepoint",
     "declared_options",
-    "duration_ms",
     "folder_option",
     "home",
     "job_names",
-    "pairs",
     "plugin_env_option",
     "plugin_option",
     "service_options",
@@ -63,16 +60,6 @@ def home() -> Home:
     return Home(Path(os.environ.get(_HOME_VARIABLE) or _HOME_DEFAULT).expanduser().absolute())
 
 
-def duration_ms(_context: click.Context, _option: click.Parameter, text: str) -> int:
-    """Return the ms that the text of an option means; the callback of a DURATION."""
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(
-            f"expected a duration, such as 30s or 10m, got {text!r}"
-        ) from error
-
-
 def job_names(
     _context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
@@ -94,22 +81,6 @@ def complete_savepoint(
     checkpoints = {Path(status.checkpoint) for status in list_jobs(home()) if status.checkpoint}
     found = [str(path) for each in checkpoints for path in each.glob(f"{SAVEPOINTS}/*/")]
     return matching(found, begin) or [CompletionItem(begin, type="dir")]
-
-
-def answers(command: F) -> F:
-    """Add the flags common to all commands.
-
-    The function gets ``as_json``.
-    """
-    command = click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
-    )(command)
-    return click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        help="Also show the traceback of Bicycle for errors.",
-    )(command)
 
 
 def folder_option(help_text: str) -> Callable[[F], F]:
@@ -265,26 +236,6 @@ def _toml_text(name: str, value: Any) -> str:
     raise click.BadParameter(
         f"{name!r} must be a text or a list of texts without commas", param_hint="--params"
     )
-
-
-def pairs(
-    values: Sequence[str], flag: str, *, prefix: str = "", form: str = "NAME=VALUE"
-) -> dict[str, str]:
-    """Return ``name=value`` texts as a dict; ``form`` is their notation in the help.
-
-    Raises:
-        click.BadParameter: one is not of that form, lacks the prefix, or names what came before.
-    """
-    found: dict[str, str] = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip() or not name.startswith(prefix):
-            wanted = f"{prefix}{form}"
-            raise click.BadParameter(f"{text!r} must have the form {wanted}", param_hint=flag)
-        if name in found:
-            raise click.BadParameter(f"duplicate {name!r}", param_hint=flag)
-        found[name] = value
-    return found
 
 
 def declared_options(infos: Sequence[OptionInfo]) -> Callable[[F], F]:

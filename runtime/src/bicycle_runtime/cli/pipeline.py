@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bicycle_runtime.cli.candidates import file_names
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
+from bicycle_runtime.cli.parameters import home
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.pipelines.nodes import CheckedPipeline

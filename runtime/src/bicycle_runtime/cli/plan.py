@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
-    answers,
     complete_savepoint,
     home,
     plugin_env_option,
     plugin_option,
     set_option,
 )
-from bicycle_runtime.cli.rendering import answer_json, duration_text, show_text
+from bicycle_sdk.quantities import duration_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport

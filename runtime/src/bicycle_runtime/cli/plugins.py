@@ -11,10 +11,11 @@ import click
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.cli.candidates import plugin_names
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
-from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, show_text
+from bicycle_runtime.cli.parameters import home, plugin_env_option
 from bicycle_runtime.extraction.discovery import InstalledPlugins, PluginRef, discover
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.extract import CheckResult
@@ -112,7 +113,7 @@ def check_command(
             show_text(f"refused  {item.name}: {item.reason}")
     if refused or not all(result.ok for result in results):
         # Slow to import, and needed for the bad case only.
-        from bicycle_runtime.cli.exit_codes import PLUGIN
+        from bicycle_streams.cli.exit_codes import PLUGIN
 
         context.exit(PLUGIN)
 

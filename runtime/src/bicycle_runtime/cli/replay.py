@@ -12,11 +12,12 @@ import click
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.cli.candidates import plugin_names
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, home, job_names, plugin_env_option, set_option
-from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, show_text
+from bicycle_runtime.cli.parameters import home, job_names, plugin_env_option, set_option
 from bicycle_sdk.quantities import amount, count_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.exit_codes import FAILED
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
 
 __all__ = ["replay_command"]
 

@@ -1,12 +1,10 @@
-"""The root command: the list of commands, and exit codes of errors."""
+"""The root command with all commands: built-in ones, and commands of extensions."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +12,7 @@ from bicycle_runtime import __version__
 from bicycle_runtime.base.extensions import Extension, installed_extensions, load_object
 from bicycle_runtime.cli.builtin import bicycle_commands
 from bicycle_runtime.cli.command_offers import Command, CommandTable, command_table
-from bicycle_runtime.cli.exit_codes import MEANINGS
+from bicycle_streams.cli.root import CONTEXT, EXIT_CODES, JSON_HELP, PROGRAM, CommandLine
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["RootGroup", "main"]
 
 _OWN = "bicycle-runtime"
-_INTERRUPTED = 130
-_JSON, _DEBUG = "--json", "--debug"
 
 
 @cache
@@ -89,14 +85,8 @@ def _load(command: Command) -> click.Command:
     return found
 
 
-class RootGroup(click.Group):
-    """Runs one command and turns whatever it raises into words and an exit code."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command. Text that the terminal has no letters for is escaped, and ends nothing."""
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        return super().main(*args, **kwargs)
+class RootGroup(CommandLine):
+    """Shows the commands by purpose, without importing any."""
 
     def format_commands(
         self,
@@ -125,51 +115,20 @@ class RootGroup(click.Group):
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["words"] = tuple(args)
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        words = ctx.meta["words"]
-        try:
-            return super().invoke(ctx)
-        except (KeyboardInterrupt, click.Abort):
-            ctx.exit(_INTERRUPTED)
-        except (click.exceptions.Exit, BrokenPipeError):
-            raise
-        except Exception as error:  # The last door: a bug is told as one.
-            if isinstance(error, click.ClickException) and not _is_document(error, words):
-                raise
-            # Slow to import, and needed for the bad case only.
-            from bicycle_runtime.cli.refusing import refuse
-
-            ctx.exit(refuse(error, as_json=_JSON in words, is_debugged=_DEBUG in words))
-
-
-def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
-    """Return whether invalid words are reported as JSON instead of usage."""
-    return isinstance(error, click.UsageError) and _JSON in words
-
 
 _HELP = "\n\n".join(
     [
         "Run streaming jobs on Apache Spark, with exactly-once results that survive any crash.",
         "Jobs are plugins (wheels in the environment of this command), Python files or pipelines. "
         "Job data on this machine is in the directory BICYCLE_HOME (default: ~/.bicycle).",
-        "With --json, a command prints one JSON document to standard output: its result, or an "
-        "error with the keys code, message, fix and facts. With --debug, errors include the "
-        "traceback of Bicycle.",
+        JSON_HELP,
     ]
 )
-_EXIT_CODES = "\n".join(
-    ["\b", "Exit codes:", *(f"  {f'{code}:':<5}{text}" for code, text in MEANINGS.items())]
-)
-
 main = RootGroup(
-    name="bicycle",
+    name=PROGRAM,
     help=_HELP,
-    epilog=_EXIT_CODES,
+    epilog=EXIT_CODES,
     commands=_Commands(),  # type: ignore[arg-type]  # click only reads them
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT,
 )
-click.version_option(__version__, package_name="bicycle-runtime", prog_name="bicycle")(main)
+click.version_option(__version__, package_name="bicycle-runtime", prog_name=PROGRAM)(main)

@@ -10,21 +10,15 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.access import reached_service, remote_start, service_options
-from bicycle_runtime.cli.commands import CommandWithSections, examples
-from bicycle_runtime.cli.parameters import (
-    answers,
-    declared_options,
-    home,
-    pairs,
-    plugin_option,
-    set_option,
-)
+from bicycle_runtime.cli.parameters import declared_options, home, plugin_option, set_option
 from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.options import describe, from_mapping
+from bicycle_streams.cli.commands import CommandWithSections, examples
+from bicycle_streams.cli.parameters import answers, pairs
 
 __all__ = ["run_command", "submit_command"]
 
@@ -192,7 +186,7 @@ def submit_command(
     service, the service also runs jobs without a wheel.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.cli.rendering import answer_json
+    from bicycle_streams.cli.rendering import answer_json
 
     if wheel is None and lock is not None:
         raise click.UsageError("--lock needs --wheel")

@@ -11,18 +11,14 @@ import msgspec
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
-from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.operations import add_operations, perform
-from bicycle_runtime.cli.parameters import (
-    answers,
-    complete_savepoint,
-    declared_options,
-    job_names,
-)
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, show_text
+from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, job_names
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.cli.up import home_option, service_home
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["serve_command"]
 

@@ -12,10 +12,11 @@ import click
 
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import checkpoint_options
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.parameters import home, plugin_env_option
 from bicycle_sdk.quantities import amount, byte_text, count_text
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage

@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, pairs
-from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.cli.up import door_options, home_option, service_home
 from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers, pairs
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["serve_command"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, duration_ms
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
 from bicycle_runtime.cli.up import home_option, service_home
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import TokenEntry, tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers, duration_ms
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 
 __all__ = ["token_command"]
 

@@ -16,9 +16,7 @@ import click
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.processes import how_it_ended, send_signal, start_detached, wait_for_end
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, home, pairs
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
 from bicycle_runtime.jobs.home import Home
@@ -30,6 +28,9 @@ from bicycle_runtime.service.errors import (
     SERVICE_START_FAILED,
 )
 from bicycle_runtime.service.users.tokens import checked_owners
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers, pairs
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["door_options", "down_command", "home_option", "service_home", "up_command"]
 

@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.access import RemoteJobs, reached_service, service_options
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, declared_options, job_names
-from bicycle_runtime.cli.rendering import answer_json, duration_text
+from bicycle_runtime.cli.parameters import declared_options, job_names
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
+from bicycle_sdk.quantities import duration_text
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json
 
 __all__ = ["upgrade_command"]
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.parameters import pairs
 from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.cli.parameters import pairs
 
 __all__ = ["address_argument", "backend_words", "read_address"]
 

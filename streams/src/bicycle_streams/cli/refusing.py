@@ -8,10 +8,10 @@ import traceback
 
 import click
 
-from bicycle_runtime.cli.errors import INTERNAL_ERROR, OUTPUT_FULL, USAGE_REFUSED
-from bicycle_runtime.cli.exit_codes import exit_code_of
-from bicycle_runtime.cli.rendering import answer_json, error_text, show_text
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.cli.errors import INTERNAL_ERROR, OUTPUT_FULL, USAGE_REFUSED
+from bicycle_streams.cli.exit_codes import exit_code_of
+from bicycle_streams.cli.rendering import answer_json, error_text, show_text
 
 __all__ = ["refuse"]
 

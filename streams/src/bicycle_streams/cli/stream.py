@@ -1,7 +1,7 @@
 """``bicycle stream``: produce, show and copy streams of any backend.
 
-``decode``, ``verify`` and ``repair`` stand in ``stream_files``, ``topics`` in ``stream_topics``,
-``top`` in ``stream_top``, ``serve`` in ``stream_serve``.
+``stream_files`` has the commands of stream files, ``stream_topics`` those of topics, and
+``stream_top`` the live view. Other distributions offer more commands by entry points.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, service_options
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
-from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
-from bicycle_runtime.cli.stream_serve import serve_command
-from bicycle_runtime.cli.stream_top import top_command
-from bicycle_runtime.cli.stream_topics import topics_command
-from bicycle_runtime.cli.stream_words import address_argument, backend_words, read_address
 from bicycle_sdk.quantities import amount
 from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.cli.commands import OpenGroup, examples
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_overview
+from bicycle_streams.cli.stream_files import decode_command, repair_command, verify_command
+from bicycle_streams.cli.stream_top import top_command
+from bicycle_streams.cli.stream_topics import topics_command
+from bicycle_streams.cli.stream_words import address_argument, backend_words, read_address
 from bicycle_streams.connecting import backend_of
 from bicycle_streams.messages import Message
 from bicycle_streams.standard_input import standard_input, standard_output
@@ -44,7 +43,8 @@ _LAST_COUNT = 10
 
 @click.group(
     "stream",
-    cls=CommandGroup,
+    cls=OpenGroup,
+    offers="stream",
     invoke_without_command=True,
     epilog=examples(
         "bicycle stream cat file://./events.ss/orders",
@@ -65,7 +65,6 @@ def stream_command(context: click.Context, *, as_json: bool) -> None:
 stream_command.add_command(decode_command)
 stream_command.add_command(verify_command)
 stream_command.add_command(repair_command)
-stream_command.add_command(serve_command)
 stream_command.add_command(topics_command)
 stream_command.add_command(top_command)
 
@@ -326,37 +325,6 @@ def tap_command(
     """
     _run(tap(path, url, words, start=_start(offset), line=partial(message_line, form=form)))
     _tell_end(path, as_json=as_json)
-
-
-@stream_command.command(
-    "graph", epilog=examples("bicycle stream graph", "bicycle stream graph --format mermaid")
-)
-@click.option(
-    "--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text",
-    show_default=True,
-    help=(
-        "Output format: text for people, Mermaid for diagrams, JSON for programs. --json selects "
-        "json."
-    ),
-)  # fmt: skip
-@service_options
-@answers
-def graph_command(*, form: str, as_json: bool) -> None:
-    """Show which jobs read and write which streams.
-
-    The graph covers all jobs of this home or service, and shows the addresses that the jobs
-    declare.
-    """
-    # Slow to import, and needed for this alone.
-    from bicycle_runtime.cli.access import reached_jobs
-
-    found = reached_jobs().topology()
-    if as_json or form == "json":
-        answer_json(found.to_json())
-    elif form == "mermaid":
-        click.echo(found.to_mermaid())
-    else:
-        show_text(found.to_text() or "no jobs")
 
 
 def _seconds(text: str) -> float:

@@ -17,8 +17,8 @@ from textual.coordinate import Coordinate
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, Column, sort_streams
 from bicycle_sdk.quantities import byte_text, count_text, duration_text
+from bicycle_streams.cli.stream_columns import COLUMNS, HEADINGS, Column, sort_streams
 from bicycle_streams.messages import Timestamp
 from bicycle_streams.texts import message_text
 from bicycle_streams.tools.rates import Figures, Marks, Throughput, total
@@ -98,7 +98,7 @@ class StreamPage(App[None]):
     def check_action(
         self,
         action: str,
-        parameters: tuple[object, ...],  # noqa: ARG002  # the contract
+        parameters: tuple[object, ...],  # the contract
     ) -> bool | None:
         """Return whether an action is available: table actions only with the table."""
         is_of_table = action in ("sort", "reverse", "filter")

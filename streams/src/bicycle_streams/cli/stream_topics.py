@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, pairs
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
-from bicycle_runtime.cli.stream_words import address_argument, backend_words
 from bicycle_sdk.quantities import count_text
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.admin import StreamAdmin, StreamInfo
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers, pairs
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.stream_words import address_argument, backend_words
 from bicycle_streams.connecting import connect
 from bicycle_streams.messages import Timestamp
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.errors import NO_TERMINAL, TOP_LIBRARY_MISSING
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json, show_table, show_text
-from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, sort_streams
-from bicycle_runtime.cli.stream_words import backend_words, read_address
 from bicycle_sdk.quantities import duration_text, parse_duration_ms
 from bicycle_streams.addresses import StreamUrl
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.errors import NO_TERMINAL, TOP_LIBRARY_MISSING
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_table, show_text
+from bicycle_streams.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, sort_streams
+from bicycle_streams.cli.stream_words import backend_words, read_address
 from bicycle_streams.messages import Timestamp
 from bicycle_streams.texts import message_json
 from bicycle_streams.tools.rates import HOUR_S, Figures, Marks, Throughput, total
@@ -116,7 +116,7 @@ def _show_page(watches: list[Watch], marks: Marks, *, sort: str, containing: str
             raise NO_TERMINAL(name=name)
     try:
         # Slow to import, and needed for the page alone.
-        from bicycle_runtime.cli.stream_page import StreamPage
+        from bicycle_streams.cli.stream_page import StreamPage
     except ModuleNotFoundError as error:
         raise TOP_LIBRARY_MISSING(library=error.name) from None
     StreamPage(watches, marks, sort=sort, containing=containing).run()

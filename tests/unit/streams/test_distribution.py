@@ -1,9 +1,19 @@
 """The former import path of the toolkit works and warns; the toolkit does not need the runtime."""
 
+import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from bicycle_runtime.cli import main as runtime_main
+from bicycle_runtime.cli.stream_graph import graph_command
+from bicycle_streams.cli.commands import ENTRY_POINTS
+from bicycle_streams.cli.root import streams_root
+from bicycle_streams.cli.stream import stream_command
 
 OLD_AND_NEW = """
 import warnings
@@ -58,3 +68,34 @@ def test_a_module_that_never_was_is_not_found_under_the_former_path():
 
 def test_the_toolkit_is_imported_without_runtime_and_spark():
     assert output_of(ALONE) == "all imported"
+
+
+def test_the_command_line_of_the_toolkit_alone_reads_streams(tmp_path):
+    """The root that ``bicycle`` has where the runtime is not installed."""
+    runner = CliRunner()
+    url = f"file://{tmp_path}/events.ss/orders"
+
+    told = runner.invoke(
+        streams_root(), ["stream", "produce", url, "--set", "create=if-missing"], input="one\ntwo\n"
+    )
+    shown = runner.invoke(streams_root(), ["stream", "cat", url, "--json"])
+
+    assert told.exit_code == 0, told.output
+    assert [m["payload"] for m in json.loads(shown.stdout)["messages"]] == ["one", "two"]
+
+
+def test_an_error_without_the_runtime_has_code_fix_and_exit_code():
+    done = CliRunner().invoke(streams_root(), ["stream", "cat", "nothing", "--json"])
+
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["code"].startswith("BIC-26")
+
+
+def test_the_script_has_all_commands_where_the_runtime_is_installed():
+    [root] = entry_points(group=ENTRY_POINTS, name="bicycle")
+    context = click.Context(stream_command)
+
+    assert root.load() is runtime_main
+    assert {"graph", "serve", "cat"} <= set(stream_command.list_commands(context))
+    assert stream_command.get_command(context, "graph") is graph_command
+    assert stream_command.get_command(context, "nothing") is None

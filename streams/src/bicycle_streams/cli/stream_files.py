@@ -9,11 +9,11 @@ from typing import get_args
 
 import click
 
-from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json, show_table
 from bicycle_sdk.quantities import amount
+from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.exit_codes import FAILED
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_table
 from bicycle_streams.file.decoding import decode
 from bicycle_streams.file.repairing import Report, repair, verify
 from bicycle_streams.texts import TextFormat

@@ -58,7 +58,7 @@ class _Words(RegexHighlighter):
 class _Terminal(Console):
     """A terminal that never hides its cursor, which a killed job could not restore."""
 
-    def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002  # the contract
+    def show_cursor(self, show: bool = True) -> bool:  # the contract
         """Do nothing."""
         return False
 

@@ -1,0 +1,86 @@
+"""The command ``bicycle``, and the root of a command line, which shows errors."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from io import TextIOWrapper
+from typing import Any
+
+import click
+
+from bicycle_streams import __version__
+from bicycle_streams.cli.commands import ENTRY_POINTS, CommandGroup
+from bicycle_streams.cli.exit_codes import MEANINGS
+
+__all__ = ["CONTEXT", "EXIT_CODES", "JSON_HELP", "PROGRAM", "CommandLine", "main", "streams_root"]
+
+PROGRAM = "bicycle"
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+JSON_HELP = (
+    "With --json, a command prints one JSON document to standard output: its result, or an error "
+    "with the keys code, message, fix and facts. With --debug, errors include the traceback of "
+    "Bicycle."
+)
+EXIT_CODES = "\n".join(
+    ["\b", "Exit codes:", *(f"  {f'{code}:':<5}{text}" for code, text in MEANINGS.items())]
+)
+_INTERRUPTED = 130
+_JSON, _DEBUG = "--json", "--debug"
+
+
+class CommandLine(CommandGroup):
+    """Runs one command and turns whatever it raises into words and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. Text that the terminal has no letters for is escaped, and ends nothing."""
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["words"] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        words = ctx.meta["words"]
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(_INTERRUPTED)
+        except (click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:  # The last door: a bug is told as one.
+            if isinstance(error, click.ClickException) and not _is_document(error, words):
+                raise
+            # Slow to import, and needed for the bad case only.
+            from bicycle_streams.cli.refusing import refuse
+
+            ctx.exit(refuse(error, as_json=_JSON in words, is_debugged=_DEBUG in words))
+
+
+def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
+    """Return whether invalid words are reported as JSON instead of usage."""
+    return isinstance(error, click.UsageError) and _JSON in words
+
+
+def streams_root() -> click.Command:
+    """Return the root that has the commands of streams alone."""
+    # Slow to import, and not needed where another distribution brings the root.
+    from bicycle_streams.cli.stream import stream_command
+
+    root = CommandLine(
+        name=PROGRAM,
+        help=f"Produce, read, copy and check streams.\n\n{JSON_HELP}",
+        epilog=EXIT_CODES,
+        commands={"stream": stream_command},
+        context_settings=CONTEXT,
+    )
+    return click.version_option(__version__, prog_name=PROGRAM)(root)
+
+
+def main() -> Any:
+    """Run ``bicycle`` with all commands of a distribution, or with ``stream`` alone."""
+    found = next(iter(entry_points(group=ENTRY_POINTS, name=PROGRAM)), None)
+    root = streams_root() if found is None else found.load()
+    return root()
