@@ -270,7 +270,7 @@ def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> Op
     is_required = field.default is dataclasses.MISSING
     return OptionInfo(
         name=field.name,
-        type_name=type_name(inner) + (" or nothing" if is_nullable else ""),
+        type_name=type_name(inner),
         default=None if is_required else field.default,
         is_required=is_required,
         low=declared.low,

@@ -37,7 +37,7 @@ NO_ENDING_SLASH = StreamUrlError.row(
     "BIC-2602",
     "{address!r} has no slash between the streamer and its streams",
     cause="The address of a stream ends after the host.",
-    fix="write {address}/ for no particular stream, or {address}/KEY",
+    fix="write {address}/KEY for the stream KEY, or {address}/ for the streamer without a stream",
 )
 PROTOCOL_REQUIRED = StreamUrlError.row(
     "BIC-2603",
@@ -262,7 +262,7 @@ MOMENT_UNREADABLE = StreamError.row(
     cause="The time of messages is not in ISO 8601.",
     fix=(
         "write 2026-03-01, 2026-03-01T12:00 or 2026-03-01T12:00:00.250, in UTC or with a zone such "
-        "as +01:00; the start of a list of messages may also be a sequence number such as 42"
+        "as +01:00; a start position may also be a sequence number such as 42"
     ),
 )
 STREAM_UNKNOWN = StreamError.row(

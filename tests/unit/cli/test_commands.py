@@ -132,7 +132,7 @@ def test_a_status_shows_how_far_event_time_has_come_and_what_was_late(shell):
 
     text = shell.run("status", "job").stdout
     assert "9 in, 0 out, 2 late, watermark 1970-01-01T00:00:01Z" in text
-    assert "slowest input clicks: b.csv" in text
+    assert "limited by clicks: b.csv" in text
     assert "at the end" in text
     assert "2 late records" in text
 

@@ -24,3 +24,11 @@ def test_every_option_stands_in_one_section(shell, command):
         place = re.search(rf"^  (?:-\w, )?{flag}\b", text, re.MULTILINE).start()
         last = max(each for each in where.values() if each < place)
         assert where[title] == last
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_the_argument_is_no_option(shell, command):
+    text = shell.run(command, "--help").output
+
+    assert text.count("[FILE]") == 1
+    assert "or nothing" not in text

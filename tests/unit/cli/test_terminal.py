@@ -122,7 +122,7 @@ def test_details_go_on_below_themselves(jobs):
     assert lines[place + 1 : place + 4] == [
         "             watermark",
         "             1970-01-01T00:00:01Z",
-        "             (slowest input clicks:",
+        "             (limited by clicks: b.csv)",
     ]
 
 

@@ -147,7 +147,7 @@ def test_description_follows_the_declaration():
     assert infos["roll_bytes"].unit == "bytes"
     assert infos["format"].choices == ("text", "jsonl")
     assert infos["compression"].choices == ("none", "zstd")
-    assert infos["folder"].type_name == "path or nothing"
+    assert infos["folder"].type_name == "path"
     assert infos["ports"].type_name == "list of whole number"
 
 

@@ -76,8 +76,8 @@ STORAGE_ACCESS_DENIED = StorageError.row(
     "storage {url} denies access: cannot {action} {path!r}: {reason}",
     cause="The credentials are missing, wrong or insufficient.",
     fix=(
-        "configure credentials that may list, read, write and delete there, for the driver and the "
-        "workers, by environment or profile as for the tools of the cloud provider"
+        "configure credentials for the driver and the workers (environment variables or a profile "
+        "of the cloud provider) that may list, read, write and delete there"
     ),
 )
 STORAGE_MISSING = StorageError.row(

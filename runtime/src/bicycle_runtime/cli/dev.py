@@ -215,7 +215,11 @@ def topics_command(context: click.Context, *, folder: Path | None, as_json: bool
 @click.argument("name")
 @_dir_option
 @click.option(
-    "--partitions", type=click.IntRange(1, 10_000), default=1, help="Number of partitions."
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Number of partitions.",
 )
 @click.option(
     "--config",

@@ -52,9 +52,13 @@ def dlq_command(context: click.Context, *, as_json: bool) -> None:
 @click.argument("job", shell_complete=job_names)
 @click.option("--operator", metavar="UID", help="Show only dead letters of this operator.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Maximum number of dead letters.",
 )
-@click.option("--after", metavar="LETTER", help="Show only letters older than this one.")
+@click.option("--after", metavar="LETTER", help="Show only letters older than LETTER.")
 @service_options
 @answers
 def list_letters(

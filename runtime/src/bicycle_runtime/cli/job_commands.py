@@ -249,7 +249,8 @@ def _operator_text(operator: OperatorStatus) -> str:
     if operator.watermark_ms is not None:
         text += f", watermark {watermark_text(operator.watermark_ms)}"
     if operator.slowest_input is not None:
-        text += f" (slowest input {operator.slowest_input})"
+        limited = f"limited by {operator.slowest_input}"
+        text += f", watermark {limited}" if operator.watermark_ms is None else f" ({limited})"
     if operator.skew is not None and operator.skew >= _SKEW_SHOWN_MIN:
         text += f", busiest subtask {operator.skew:g} times the mean"
     hot = [found for found in operator.hot_keys if found.share >= _SHARE_SHOWN_MIN]

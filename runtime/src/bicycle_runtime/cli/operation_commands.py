@@ -8,6 +8,6 @@ OPERATION_COMMANDS: dict[str, str] = {
     "rescale": "Change the parallelism of a running job",
     "stop": "Stop a job gracefully after the current epoch",
     "drain": "Drain a job: end its input and process all remaining records",
-    "cancel": "Cancel a job immediately, within an epoch",
+    "cancel": "Cancel a job immediately, without finishing the epoch",
     "resume": "Start an ended job again from its last sealed epoch",
 }

@@ -257,7 +257,7 @@ def _flag(info: OptionInfo) -> Callable[[F], F]:
             info.flag.removesuffix("s"), info.name, multiple=True, metavar="NAME=NUMBER",
             callback=_map_text, help=f"{info.doc} May be given several times.",
         )  # fmt: skip
-    is_plain = info.is_required or info.expected in ("text", "text or nothing")
+    is_plain = info.is_required or info.expected == "text"
     text = info.doc if is_plain else f"{info.doc} Accepts: {info.expected}."
     if info.default is not None:
         text += f" Default: {info.default}."

@@ -141,11 +141,11 @@ def test_command(*, file: str, as_json: bool) -> None:
     ),
 )
 @_FILE
-@click.option("--to", "notation", type=click.Choice(["toml", "yaml"]), help="The notation.")
+@click.option("--to", "notation", type=click.Choice(["toml", "yaml"]), help="Target file type.")
 @click.option(
     "--form",
     type=click.Choice(["short", "vertices"]),
-    help="Form: short (source, operators and sink), or vertices and edges.",
+    help="Target form: short (source, operators and sink), or vertices and edges.",
 )
 @answers
 def convert_command(

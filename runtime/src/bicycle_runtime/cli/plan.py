@@ -131,7 +131,7 @@ def report_lines(report: JobReport) -> list[str]:
     shipping = list(report.shipping.values())
     by_value = shipping.count("by value")
     version = ".".join(report.python_version.split(".")[:2])
-    python = f" (they need Python {version} on the workers)" if by_value else ""
+    python = f" (workers need Python {version})" if by_value else ""
     lines = [
         f"plugin {report.plugin} {report.plugin_version}",
         f"guarantee: {report.guarantee} end to end",
@@ -146,8 +146,8 @@ def report_lines(report: JobReport) -> list[str]:
             for item in report.exchanges
         ),
         *_column_lines(report),
-        f"functions and types: {len(shipping) - by_value} by reference, "
-        f"{by_value} by value{python}",
+        f"functions and types: {len(shipping) - by_value} imported by workers, "
+        f"{by_value} sent with their code{python}",
         "warnings:" if report.warnings else "warnings: none",
         *(f"  {item.kind}: {item.operator}: {item.text}" for item in report.warnings),
     ]
@@ -173,9 +173,9 @@ def change_lines(changes: StateChanges) -> list[str]:
 def _trust_line(maker: str) -> str:
     """Return a line about the trust that a start from there needs."""
     if maker != "foreign":
-        return f"trust: {maker}; a start from it loads its pickles"
+        return f"trust: {maker.replace('made', 'created')}; a start from it loads pickles"
     return (
-        "trust: created by another home; a start from it loads its pickles, which may run any "
+        "trust: created by another home; a start from it loads pickles, which may run any "
         "code, and requires --trust, --savepoint-key or --no-pickle"
     )
 
@@ -207,7 +207,7 @@ def _state_lines(state: StateReport) -> list[str]:
         ),
         *(
             f"    {item.name}: {item.kind} of {item.type}, {item.codec}, "
-            f"{'lives forever' if item.ttl_ms is None else f'lives {duration_text(item.ttl_ms)}'}"
+            f"{'no TTL' if item.ttl_ms is None else f'TTL {duration_text(item.ttl_ms)}'}"
             for item in state.keyed
         ),
     ]

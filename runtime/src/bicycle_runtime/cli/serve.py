@@ -31,7 +31,7 @@ def serve_command(*, port: int, folder: str | None, as_json: bool) -> None:
     """Serve metrics of the jobs of this machine to Prometheus.
 
     GET /metrics has the metrics of all jobs of the home, including `bicycle run`, until Ctrl-C
-    or SIGTERM. The command needs no extra. `bicycle up` serves the same metrics.
+    or SIGTERM. The command works without the extra `service`. `bicycle up` serves the same metrics.
     """
     clock = SystemClock()
     with (

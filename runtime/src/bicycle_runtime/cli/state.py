@@ -136,7 +136,7 @@ def ls_command(
 @click.option(
     "--prefix",
     metavar="TEXT",
-    help="Show only text keys with this prefix, and tuples whose first part has it.",
+    help="Show only text keys with this prefix, and tuples whose first item has it.",
 )
 @_limit_option
 @_plugin_option
@@ -252,8 +252,10 @@ def export_command(
 ) -> None:
     """Export all state to a Parquet file or to JSON lines.
 
-    Columns are operator, state, kind, key_group, task, key, part, value and since_ms. In
-    Parquet, which needs the extra `parquet`, key, part and value are JSON texts.
+    Columns are operator, state, kind, key_group, task, key, part (the key within a map, the
+    time of a timer, or the start of a window), value, and since_ms (the start of the time to live,
+    in ms since 1970). In Parquet, which needs the extra `parquet`, key, part and value are JSON
+    texts.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.sealed_export import export_entries, require_target

@@ -36,9 +36,9 @@ _ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
 def token_command(context: click.Context, *, as_json: bool) -> None:
     """Create, list and revoke access tokens of the service.
 
-    A viewer can read, an operator can also start jobs and act on them, and an admin can also
-    read the audit log: for the jobs of all owners, or only of the owners of --owner. Operators
-    can run code as the user of the service. A running service applies changes immediately.
+    The role viewer can read, operator can also start and change jobs, and admin can also read the
+    audit log. --owner limits a token to the jobs of these owners. Operators can run code as the
+    user of the service. A running service applies changes immediately.
     """
     show_overview(context, as_json=as_json)
 

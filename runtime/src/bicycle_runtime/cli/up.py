@@ -178,9 +178,10 @@ def door_options(command: Any) -> Any:
     metavar="MASTER=NUMBER|PAGE",
     callback=_slots,
     help=(
-        "Slots of a Spark master for the job queue, or http://HOST:PORT of the page on which a "
-        "standalone master reports its cores (default: port 8080 of its host); `local` is this "
-        "machine, with its number of cores, at least 4. Repeatable."
+        "Number of slots of a Spark master, for the job queue. Alternatively, the address "
+        "http://HOST:PORT of the page on which a standalone master reports its cores. Default: "
+        "port 8080 of its host. MASTER `local` is this machine. Default: its number of cores, at "
+        "least 4. Repeatable."
     ),
 )
 @home_option
@@ -201,10 +202,10 @@ def up_command(
 ) -> None:
     """Start the service: web UI, REST API and jobs behind one port.
 
-    The service also has events, metrics, and gRPC on a separate port. It covers all jobs of the
-    home, including jobs of `bicycle submit`. It prints its URL and runs until Ctrl-C, SIGTERM
-    or `bicycle down`; jobs continue without it, and the next service finds them again. --json
-    prints the URL and the process id, and requires --detach.
+    The service also offers live events, metrics for Prometheus, and gRPC on a separate port. It
+    covers all jobs of the home, including jobs of `bicycle submit`. It prints its URL and runs
+    until Ctrl-C, SIGTERM or `bicycle down`; jobs continue without it, and the next service finds
+    them again. --json prints the URL and the process id, and requires --detach.
     """
     if as_json and not detach:
         raise click.UsageError("--json needs --detach")

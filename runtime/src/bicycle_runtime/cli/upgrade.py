@@ -57,13 +57,13 @@ def upgrade_command(
 
     The wheel is uploaded to the service of the job and compared with the last epoch: if the
     version does not match the state, the job is unchanged. Otherwise the job stops after an
-    epoch, the new version continues from there and is monitored. If it fails or restarts, the
-    former version continues after the last sealed epoch, and the command fails. No record is
+    epoch, and the new version continues after it and is monitored. If it fails or restarts, the
+    previous version continues after the last sealed epoch, and the command fails. No record is
     read or published twice.
 
-    With the strategy blue-green, the new version first runs next to the job: it reads the same
-    input and builds separate state without visible output. When it has caught up and is stable,
-    the job stops, and the version continues at the same position with its state.
+    With the strategy blue-green, the new version first runs in parallel with the job: it reads
+    the same input and builds separate state without visible output. When it has caught up and is
+    stable, the job stops, and the new version continues at the same position with its state.
     """
     present = {name: value for name, value in given.items() if value is not None}
     UPGRADE.parse({**present, "digest": ""})  # A wrong option is reported before the upload.

@@ -90,7 +90,10 @@ STAGED_FILE_DAMAGED = BicycleError.row(
     "staged file {path!r} has {found_byte_count} bytes with checksum {found_crc32:08x}, "
     "expected {byte_count} with {crc32:08x}; it was not published",
     cause="A staged file differs from the report of its writer.",
-    fix="restore the file from a copy of the checkpoint directory, or restart from an older epoch",
+    fix=(
+        "restore the file from a copy of the checkpoint directory, or start from an older "
+        "savepoint with --from"
+    ),
 )
 OPEN_PART_DAMAGED = BicycleError.row(
     "BIC-1722",
@@ -100,7 +103,7 @@ OPEN_PART_DAMAGED = BicycleError.row(
 )
 OUTPUT_TAKEN_OVER = BicycleError.row(
     "BIC-1724",
-    "vertex {vertex!r}: another run took over the output {path!r}, our marker {mark!r} is "
+    "vertex {vertex!r}: another run took over the output {path!r}, its owner file {mark!r} is "
     "gone; this run did not publish epoch {epoch}",
     cause="Another run took over the output, so this run may no longer publish.",
     fix="no action needed while the other run continues; otherwise start the job again",
@@ -207,7 +210,10 @@ STREAMS_AHEAD = BicycleError.row(
     "vertex {vertex!r}: the job starts with epoch {epoch}, but {address} already has its "
     "output up to epoch {published}; messages would be duplicated",
     cause="The restored epoch or savepoint is older than the published output.",
-    fix="restore the newest epoch, or set on_rewind=publish_again to accept duplicate messages",
+    fix=(
+        "start from the newest epoch or savepoint, or set on_rewind=publish_again to accept "
+        "duplicate messages"
+    ),
 )
 STREAM_ADDRESS_WRONG = BicycleError.row(
     "BIC-2694",
@@ -260,7 +266,10 @@ POSTGRES_HISTORY_AHEAD = BicycleError.row(
     "vertex {vertex!r}: the job starts with epoch {epoch}, but table {table!r} already has its "
     "output up to epoch {published}; rows would be duplicated",
     cause="The restored epoch or savepoint is older than the output in the table.",
-    fix="restore the newest epoch, or set on_rewind=publish_again, which is correct for upserts",
+    fix=(
+        "start from the newest epoch or savepoint, or set on_rewind=publish_again, which is "
+        "correct for upserts"
+    ),
 )
 
 
@@ -275,7 +284,10 @@ LAKE_HISTORY_AHEAD = BicycleError.row(
     "vertex {vertex!r}: the job starts with epoch {epoch}, but table {table!r} already has its "
     "output up to epoch {published}; rows would be duplicated",
     cause="The restored epoch or savepoint is older than the output in the table.",
-    fix="restore the newest epoch, or set on_rewind=publish_again, which is correct for upserts",
+    fix=(
+        "start from the newest epoch or savepoint, or set on_rewind=publish_again, which is "
+        "correct for upserts"
+    ),
 )
 LAKE_REFUSED = BicycleError.row(
     "BIC-3002",

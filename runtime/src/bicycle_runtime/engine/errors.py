@@ -198,9 +198,10 @@ WIDTH_REFUSED = BicycleError.row(
 )
 RESCALE_FAILED = BicycleError.row(
     "BIC-1842",
-    "job {job!r} cannot be rescaled and continues with its former parallelism: {reason}",
+    "job {job!r} cannot be rescaled and continues with its previous parallelism: {reason}",
     cause=(
-        "The first epoch with a new parallelism failed; the job returned to the former parallelism."
+        "The first epoch with a new parallelism failed; the job returned to the previous "
+        "parallelism."
     ),
     fix="{hint}",
 )

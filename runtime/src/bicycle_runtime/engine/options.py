@@ -20,7 +20,7 @@ class EngineOptions:
         "streaming",
         doc=(
             "batch reads bounded input in one pass, with epochs as large as the limits allow, and "
-            "event time ends with the input. Default: the mode of the plugin, else streaming."
+            "event time ends with the input. A plugin can set another default."
         ),
     )
     epoch_interval_ms: int = option(
@@ -33,8 +33,8 @@ class EngineOptions:
     epoch_target_ms: int = option(
         2_000, low=10, high=600_000,
         doc=(
-            "Target duration of epochs under backlog: epochs grow or shrink to it. An epoch that "
-            "continues to read takes up to twice the time."
+            "Target duration of epochs under backlog; their size is adapted to it. With "
+            "latency_target_ms 0, an epoch that continues to read takes up to twice the time."
         ),
     )  # fmt: skip
     max_records_per_epoch: int = option(
@@ -60,7 +60,7 @@ class EngineOptions:
         3,
         low=2,
         high=1_000,
-        doc="Number of sealed epochs that can be restored; at least one before the last.",
+        doc="Number of sealed epochs that can be restored, including the last.",
     )
     retained_age_ms: int = option(
         0, low=0, high=2_592_000_000,

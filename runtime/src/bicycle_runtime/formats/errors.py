@@ -17,7 +17,10 @@ FORMAT_UNUSABLE = BicycleError.row(
         "An option of a format is unknown or wrong, or the format cannot represent the declared "
         "type."
     ),
-    fix="see the reference of formats for valid options, or declare another type of records",
+    fix=(
+        "correct the options of the format (docs/how-to/formats.md), or declare another type of "
+        "records"
+    ),
 )
 FORMAT_LIBRARY_MISSING = BicycleError.row(
     "BIC-2903",

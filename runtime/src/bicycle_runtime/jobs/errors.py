@@ -108,8 +108,8 @@ STATE_WOULD_BE_LOST = BicycleError.row(
     "states and operators; nothing was started: {reasons}",
     cause="Sealed state would be dropped or cannot be read; ``changes`` lists every state.",
     fix=(
-        "restore the former declarations, add aliases, or add a version with a hook that migrates; "
-        "--allow-dropped-state discards the dropped states"
+        "restore the previous declarations, add aliases, or add a schema version with a migration "
+        "hook; --allow-dropped-state discards the dropped states"
     ),
 )
 DOCTOR_FOUND_FAULTS = BicycleError.row(
@@ -336,16 +336,16 @@ SHADOW_LEFT_BEHIND = BicycleError.row(
 )
 UPGRADE_FAILED = BicycleError.row(
     "BIC-1947",
-    "upgrade of job {job!r} failed and was rolled back; the former version runs again: {reason}",
-    cause="A new version failed, and the former version continues after the last sealed epoch.",
+    "upgrade of job {job!r} failed and was rolled back; the previous version runs again: {reason}",
+    cause="A new version failed, and the previous version continues after the last sealed epoch.",
     fix="correct the new version, and upgrade again",
 )
 UPGRADE_STUCK = BicycleError.row(
     "BIC-1948",
-    "upgrade of job {job!r} failed ({reason}), and its former version cannot continue "
+    "upgrade of job {job!r} failed ({reason}), and its previous version cannot continue "
     "({second}); the job does not run",
     cause=(
-        "A new version failed, and the former version cannot read the epochs that it sealed, or "
+        "A new version failed, and the previous version cannot read the epochs that it sealed, or "
         "cannot run."
     ),
     fix=(

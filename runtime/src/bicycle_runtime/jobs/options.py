@@ -136,11 +136,11 @@ class JobOptions:
         low=0,
         high=30_000,
         doc=(
-            "Target latency of results while the job keeps up: epochs start at most this often, "
-            "and the machine is idle in between for at least the duration of an epoch. A backlog "
-            "does not wait. 0 starts an epoch whenever there is input; a job with one stage from "
-            "Kafka to Kafka, at-least-once and without state, then continues to read within its "
-            "epochs."
+            "Target latency of results while the job keeps up: it pauses after each epoch, for a "
+            "time that allows this latency, and after a long epoch for as long as the epoch took. "
+            "With a backlog, there is no pause. 0 starts an epoch whenever there is input; a job "
+            "with one stage from Kafka to Kafka, at-least-once and without state, then continues "
+            "to read within its epochs."
         ),
     )
     lease_beat_ms: int = option(

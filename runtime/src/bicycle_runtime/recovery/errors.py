@@ -77,7 +77,7 @@ STATE_LOST = BicycleError.row(
     "nothing was started and the checkpoint is unchanged",
     cause="The job has state or offsets of operators that are no longer in its graph.",
     fix=(
-        "use the former uids and state names of the operators (or aliases), start empty under "
+        "use the previous uids and state names of the operators (or aliases), start empty under "
         "another job name, or discard the state with --allow-dropped-state"
     ),
 )

@@ -63,7 +63,7 @@ STATE_KIND_CHANGED = BicycleError.row(
     "state {state!r} was sealed as a {sealed} state and is now declared as a {asked} state; "
     "sealed state is unchanged",
     cause="A keyed state is declared as another kind than in sealed epochs.",
-    fix="use another name for the new state, or restore the former kind",
+    fix="use another name for the new state, or restore the previous kind",
 )
 SCHEMA_REFUSED = BicycleError.row(
     "BIC-1340",
@@ -75,7 +75,7 @@ SCHEMA_REFUSED = BicycleError.row(
         "schemas."
     ),
     fix=(
-        "restore the former declaration, raise the version and add a hook that migrates, or start "
+        "restore the previous declaration, raise the version and add a migration hook, or start "
         "empty under another job name"
     ),
 )
@@ -104,5 +104,5 @@ STORED_VALUE_UNFIT = BicycleError.row(
     "value of state {state!r} of operator {operator!r} ({key}) does not match the schema of "
     "version {version}: {reason}",
     cause="A stored value does not match the schema of its version.",
-    fix="start from an older epoch or savepoint; `bicycle state get` shows the value",
+    fix="start from an older savepoint with --from; `bicycle state get` shows the value",
 )

@@ -78,7 +78,7 @@ class CommandWithSections(click.Command):
         rows: dict[str, list[tuple[str, str]]] = {title: [] for title in self._sections}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
-            if row is not None:
+            if row is not None and isinstance(parameter, click.Option):
                 rows.setdefault(titles.get(str(parameter.name), "Other options"), []).append(row)
         for title, found in rows.items():
             if found:

@@ -56,8 +56,8 @@ _LAST_COUNT = 10
 def stream_command(context: click.Context, *, as_json: bool) -> None:
     """Produce, read, copy and check streams without a job.
 
-    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, a node,
-    and after the last slash the keys of the streams, separated by commas.
+    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, a server or
+    file, and after the last slash the names of streams, separated by commas.
     """
     show_overview(context, as_json=as_json)
 
@@ -73,7 +73,8 @@ _url = address_argument()
 _set = backend_words("--set", "words", "of URL")
 _format = click.option(
     "--format", "form", type=click.Choice(get_args(LineFormat)), default="log", show_default=True,
-    help="Output format: messages with a head as text, as JSON, or only the payloads.",
+    help="Output format: [time | stream | sequence | shard] payload, one JSON object per message, "
+    "or only the payloads.",
 )  # fmt: skip
 _offset = click.option(
     "--offset", type=click.Choice(list(_STARTS)), default="end", show_default=True,

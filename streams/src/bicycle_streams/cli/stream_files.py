@@ -35,7 +35,7 @@ _file = click.argument("file", type=click.Path(path_type=Path))
 )
 @click.option(
     "--format", "form", type=click.Choice(get_args(TextFormat)), default="log", show_default=True,
-    help="Output format: lines with heads as on pipes, or JSON.",
+    help="Output format: [time | stream | sequence | shard] payload, or one JSON object per line.",
 )  # fmt: skip
 @click.option("--header-only", is_flag=True, help="Omit payloads.")
 @answers

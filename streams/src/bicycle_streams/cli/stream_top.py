@@ -82,8 +82,8 @@ def top_command(
     """Show the throughput of streams: messages and bytes per second, minute and hour.
 
     The command reads all messages and counts them by their times. A URL without a stream covers
-    all streams of the node. A stream is bursting if its last second had three times the average
-    of its minute, and stale without messages for a minute.
+    all streams of the server or file. A stream is bursting if its last second had three times the
+    average of its minute, and stale without messages for a minute.
     """
     if as_json and not once:
         raise click.UsageError(

@@ -53,7 +53,7 @@ def _config(what: str) -> Callable[[F], F]:
 def topics_command(context: click.Context, *, as_json: bool) -> None:
     """List, create, delete, describe and alter streams of Kafka and Redis.
 
-    URL is a node, such as kafka://host:9092/, with one or more streams after the last slash
+    URL is a server, such as kafka://host:9092/, with one or more streams after the last slash
     where the command needs them. A stream is a topic of Kafka, or the keys KEY, KEY:1, KEY:2
     and so on of Redis.
     """
@@ -92,7 +92,11 @@ def list_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> Non
 )
 @_url
 @click.option(
-    "--shards", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many."
+    "--shards",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Number of shards.",
 )
 @_config("A setting of a topic of Kafka")
 @_set

@@ -255,7 +255,7 @@ def test_lambdas_and_other_code_that_goes_by_value_are_counted_and_not_warned_of
     found = report(keyed(Typed()), by_value=True)
     assert "by-value" not in {warned.kind for warned in found.warnings}
     line = next(line for line in report_lines(found) if line.startswith("functions"))
-    assert "they need Python" in line
+    assert "workers need Python" in line
 
 
 class Above(RichAsyncFunction[str, str]):
@@ -432,4 +432,4 @@ def test_how_long_a_state_lives_is_shown_as_people_read_it():
         keyed = env.read_text("in").uid("lines").key_by(str)
         keyed.process_fn(Kept()).uid("f").sink_to(file_sink("out")).uid("out")
 
-    assert any("lives 30 min" in line for line in report_lines(report(build)))
+    assert any("TTL 30 min" in line for line in report_lines(report(build)))

@@ -62,7 +62,7 @@ class LetterReplayOptions:
         (), doc="Ids of dead letters. Default: all letters that were not replayed yet."
     )
     operator: str | None = option(
-        None, doc="Only the letters of the operator with this uid; not with `letters`."
+        None, doc="Only the letters of the operator with this uid; not with LETTERS."
     )
     timeout_ms: int = option(
         120_000, low=1_000, high=3_600_000,

@@ -32,8 +32,8 @@ class StopOptions(SavepointOptions):
 
     drain: bool = option(
         default=False,
-        doc="End event time first, so that all windows and event-time timers fire. No more input "
-        "is read.",
+        doc="Advance event time to its end first, so that all windows and event-time timers fire. "
+        "No more input is read.",
     )
     savepoint: bool = option(default=False, doc="Create a savepoint after the stop.")
 
@@ -119,10 +119,10 @@ DRAIN = OperationKind(
     question="{job} stops reading. Event time advances to its end, so all windows and event-time "
     "timers fire. The results are published, and the job ends. A later run starts after these "
     "windows have fired.",
-    help="No more input is read, event time ends, and all windows and event-time timers fire. The "
-    "command waits until the results are published. A job that does not end an epoch within its "
-    "--stop-timeout-ms is stopped by force, and its hanging threads are shown. `bicycle stop "
-    "--drain` does the same and can also create a savepoint.",
+    help="No more input is read, event time advances to its end, and all windows and event-time "
+    "timers fire. The command waits until the results are published. A job that does not end an "
+    "epoch within the --stop-timeout-ms of its start is stopped by force, and its hanging threads "
+    "are shown. `bicycle stop --drain` does the same and can also create a savepoint.",
     examples=("bicycle drain wordcount",),
 )
 SUSPEND = OperationKind(
@@ -143,7 +143,7 @@ SUSPEND = OperationKind(
 CANCEL = OperationKind(
     name="cancel",
     command="cancel",
-    summary="Cancel a job immediately, within an epoch.",
+    summary="Cancel a job immediately, without finishing the epoch.",
     perform=_cancel,
     is_repeatable=True,
     available="not canceling",
@@ -152,7 +152,7 @@ CANCEL = OperationKind(
     is_destructive=True,
     question="All processes of {job} end at once. Epochs up to {epoch} are kept, and their output "
     "is published. {unread}",
-    help="All processes of the job end. The last sealed epoch is kept and published. Input after "
-    "it is read again at the next start.",
+    help="All processes of the job end. The last sealed epoch is kept and published. Input "
+    "after this epoch is read again at the next start.",
     examples=("bicycle cancel wordcount",),
 )

@@ -75,8 +75,8 @@ class UpgradeOptions:
         "stop-and-go",
         doc=(
             "stop-and-go stops the job and starts the new version after it; blue-green first runs "
-            "the new version next to the job, with separate state and without visible output, "
-            "until it is stable."
+            "the new version in parallel with the job, with separate state and without visible "
+            "output, until it is stable."
         ),
     )
     epochs: int = option(
@@ -103,7 +103,7 @@ class UpgradeOptions:
         ),
     )
     skip_savepoint: bool = option(
-        default=False, doc="Create no savepoint before the former version is stopped."
+        default=False, doc="Create no savepoint before the previous version is stopped."
     )
 
     def __post_init__(self) -> None:

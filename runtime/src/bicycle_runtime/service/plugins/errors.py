@@ -58,7 +58,7 @@ ENVIRONMENT_NOT_BUILT = BicycleError.row(
 UPLOAD_GONE = BicycleError.row(
     "BIC-2346",
     "the uploaded files of {title} no longer exist",
-    cause="An upload was removed before it was installed, as after a failure of the same wheel.",
+    cause="An upload was removed before its installation, for example after a failed installation.",
     fix="upload the wheel again",
 )
 
