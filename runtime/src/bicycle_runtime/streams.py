@@ -32,7 +32,7 @@ class _FormerPath(MetaPathFinder, Loader):
 
 
 warnings.warn(
-    "bicycle_streams is deprecated: import bicycle_streams",
+    "bicycle_runtime.streams is deprecated: import bicycle_streams",
     DeprecationWarning,
     stacklevel=2,
 )
