@@ -10,7 +10,7 @@ from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import services_in
 from bicycle_sdk import dead_letter
-from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
 
 LOSSES = (STREAMS_LOST.code, STREAMS_REPLACED.code)
@@ -22,7 +22,8 @@ class Reading:
     def __init__(self, server, tmp_path, **properties):
         settings = {"address": f"{server.uri}/in", "retry_timeout_ms": 1_000, **properties}
         self._spec = ConnectorSpec(vertex_id="in", connector_type="redis", properties=settings)
-        self._services = services_in(tmp_path, clock=SystemClock())
+        self.clock = ManualClock()
+        self._services = services_in(tmp_path, clock=self.clock)
         self.offsets, self.state = {}, {}
         self.restart()
 
@@ -305,3 +306,15 @@ def test_entries_that_are_no_messages_become_dead_letters(server, client):
         harness.run()
         assert harness.results("out") == ["0", "2", "3"]
         assert len(harness.dead_letters) == 3
+
+
+def test_a_new_shard_is_found_after_a_second_however_few_polls_there_are(reading, client):
+    add(client, [0])
+    source = reading()
+    assert source.epoch() == [0]
+    client.xadd("in:1", {"msg": "1"})
+    assert source.epoch() == []
+
+    source.clock.advance(1_000)
+
+    assert source.epoch() == [1]

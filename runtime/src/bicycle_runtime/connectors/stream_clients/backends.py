@@ -76,8 +76,12 @@ class Cut:
 class StreamInput(Protocol):
     """The input of a source; picklable, and opened on first use."""
 
-    def extents(self) -> Mapping[str, Extent]:
-        """Return the range of messages in each shard; raise AwayError or KeyTypeError."""
+    def extents(self, now_s: float) -> Mapping[str, Extent]:
+        """Return the range of messages in each shard; raise AwayError or KeyTypeError.
+
+        Args:
+            now_s: The monotonic time. New shards are looked for at intervals.
+        """
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         """Divide messages from ``start`` on; ``size``: at most so many records and bytes.

@@ -53,7 +53,7 @@ _PROTOCOLS = ("pulsar", TLS_PROTOCOL)
 _NAMESPACE = re.compile(r"[\w.=:-]+/[\w.=:-]+")
 _BATCH = 1_000
 _CUT_MAX = 50_000
-_LOOK_EACH = 200  # So many polls pass between two looks for new partitions.
+_LOOK_S = 10.0  # Time between two looks for new partitions.
 _CONNECT_MS = 10_000
 _WORDS = ("admin_url", "ca_file", "cert_file", "key_file", "namespace")
 
@@ -115,7 +115,7 @@ class PulsarInput:
     group: str
     _cluster: Cluster | None = None
     _kept: dict[str, Any] = field(default_factory=dict)
-    _polls: int = 0
+    _next_look_s: float = 0.0
     _pid: int = 0
 
     def __getstate__(self) -> Any:
@@ -123,13 +123,13 @@ class PulsarInput:
 
     def __setstate__(self, state: Any) -> None:
         self.server, self.group = state
-        self._cluster, self._kept, self._polls, self._pid = None, {}, 0, 0
+        self._cluster, self._kept, self._next_look_s, self._pid = None, {}, 0.0, 0
 
-    def extents(self) -> Mapping[str, Extent]:
+    def extents(self, now_s: float) -> Mapping[str, Extent]:
         with self._away():
-            if self._polls % _LOOK_EACH == 0:
+            if now_s >= self._next_look_s:
                 self._subscribe()
-            self._polls += 1
+                self._next_look_s = now_s + _LOOK_S
             found = {shard: each.get_last_message_id() for shard, each in self._kept.items()}
         return {
             shard: Extent(end=sequence_of(last) + 1 if last.entry_id() >= 0 else 0)
@@ -206,11 +206,13 @@ class PulsarInput:
                 if (kept := self._kept.get(shard)) is not None:
                     kept.acknowledge_cumulative(entry_before(position))
         except pulsar.PulsarException:
-            self._polls = 0  # Whatever is wrong, the positions that count are in the manifest.
+            self._next_look_s = (
+                0.0  # Whatever is wrong, the positions that count are in the manifest.
+            )
 
     def close(self) -> None:
         cluster, self._cluster = self._cluster, None
-        self._kept, self._polls = {}, 0
+        self._kept, self._next_look_s = {}, 0.0
         if cluster is not None and self._pid == os.getpid():
             cluster.close()
 

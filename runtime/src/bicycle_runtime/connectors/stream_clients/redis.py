@@ -72,7 +72,7 @@ _PROTOCOLS = ("redis", "rediss")
 _BATCH = 1_000
 _CUT_MAX = 50_000
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
-_SCAN_EACH = 20  # So many polls pass between two looks for new shards.
+_LOOK_S = 1.0  # Time between two looks for new shards.
 # The ids of entries from one on, up to a number of them and of their bytes.
 _IDS = """
 local found, bytes, left = {}, 0, tonumber(ARGV[4])
@@ -195,7 +195,7 @@ class RedisInput:
     timestamps: Timestamps
     _client: Any = None
     _names: set[bytes] = field(default_factory=set)
-    _polls: int = 0
+    _next_look_s: float = 0.0
 
     def __getstate__(self) -> Any:
         words = (self.message_field, self.group, self.wait_ms, self.timestamps)
@@ -205,13 +205,13 @@ class RedisInput:
         self.server, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = (
             state
         )
-        self._client, self._names, self._polls = None, set(), 0
+        self._client, self._names, self._next_look_s = None, set(), 0.0
 
-    def extents(self) -> Mapping[str, Extent]:
+    def extents(self, now_s: float) -> Mapping[str, Extent]:
         try:
-            if self._polls % _SCAN_EACH == 0:
+            if now_s >= self._next_look_s:
                 self._names = {key.encode() for key in self.keys} | set(self._shards())
-            self._polls += 1
+                self._next_look_s = now_s + _LOOK_S
             return {
                 name.decode(): extent
                 for name in sorted(self._names)

@@ -78,6 +78,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Continue after the sealed positions; the first run fixes its begin and end."""
+        self._clock = services.clock
         self._next = dict(offsets)
         self._begins: dict[str, int] | None = state.get("begins")
         self._limits: dict[str, int] | None = state.get("limits")
@@ -93,7 +94,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
             STREAM_KEY_WRONG: a key is no stream.
         """
         try:
-            extents = self._input.extents()
+            extents = self._input.extents(self._clock.monotonic())
         except KeyTypeError as error:
             raise STREAM_KEY_WRONG(
                 vertex=self.spec.vertex_id, address=self._options.address, key=error.key,

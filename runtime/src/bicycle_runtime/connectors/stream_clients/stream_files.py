@@ -86,7 +86,7 @@ class FileInput:
     path: Path
     keys: tuple[StreamKey, ...]
 
-    def extents(self) -> Mapping[str, Extent]:
+    def extents(self, now_s: float) -> Mapping[str, Extent]:
         if not self.path.exists():
             return {}
         view = self._view()
