@@ -123,6 +123,26 @@ def test_what_a_dead_member_holds_is_claimed_and_it_may_come_back(server):
     assert run(server, scenario, batch_messages=5) == ([0, 1, 2, 3, 4],) * 2
 
 
+def test_what_a_reading_member_acknowledged_is_not_claimed_by_one_that_joins(server):
+    def pending_count():
+        with server.client as client:
+            return client.xpending("a", "g")["pending"]
+
+    async def scenario(streamer):
+        alpha = await streamer.create_consumer("a", **GROUP)
+        await send(streamer, range(5))
+        for _ in range(5):
+            alpha.ack(await alpha.next())  # And no call of commit.
+        waiting = asyncio.create_task(alpha.next())
+        await until(lambda: pending_count() == 0)
+        beta = await streamer.create_consumer("a", **GROUP)
+        await send(streamer, range(5, 9))
+        assert await numbers(beta, 1) > [4]
+        waiting.cancel()
+
+    run(server, scenario, claim_idle_ms=1_000)
+
+
 def test_who_comes_back_under_its_name_gets_what_it_left_undone(server):
     async def first(streamer):
         consumer = await streamer.create_consumer("a", **GROUP)

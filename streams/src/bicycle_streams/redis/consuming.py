@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import platform
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Self
 
 from redis.exceptions import ResponseError
@@ -70,12 +72,17 @@ class Group:
         # By Redis stream, up to where this member was given again what it left in an earlier life.
         self._history: dict[bytes, bytes] | None = {} if self._options.consumer_id else None
         self._claim_at = 0.0
-        self._given: set[Entry] = set()
+        self._given: dict[Entry, float] = {}  # With their times.
 
     def give(self, entry: Entry) -> None:
         """Note that the program has an entry, until it is kept."""
         if self._shares:
-            self._given.add(entry)
+            self._given[entry] = asyncio.get_running_loop().time()
+
+    def is_claimed_soon(self, entry: Entry) -> bool:
+        """Return whether other members may soon claim an entry that is not kept."""
+        age_s = asyncio.get_running_loop().time() - self._given.get(entry, math.inf)
+        return age_s >= self._options.claim_idle_ms / 1_000 / 2
 
     async def join(self, shard: Shard, start: str) -> bytes:
         """Create the group if it is missing, and return the id after which it continues.
@@ -144,7 +151,8 @@ class Group:
 
     async def keep(self, entries: list[Entry]) -> None:
         """Acknowledge entries durably; in resumable mode all earlier ones as well."""
-        self._given.difference_update(entries)
+        for entry in entries:
+            self._given.pop(entry, None)
         if self._shares and self._options.auto_commit == "immediate":
             return  # The server never waited for it.
         by_name: dict[bytes, list[bytes]] = {}
@@ -228,6 +236,13 @@ class Done:
             self._noted.append(self._given.popleft()[1])
         return self.take()
 
+    def take_if(self, is_wanted: Callable[[Entry], bool]) -> list[Entry]:
+        """Return the noted entries that fulfill a condition, which are noted no more."""
+        taken = [entry for entry in self._noted if is_wanted(entry)]
+        if taken:
+            self._noted = [entry for entry in self._noted if not is_wanted(entry)]
+        return taken
+
     def take(self) -> list[Entry]:
         """Return all that was noted, which is noted no more."""
         noted, self._noted = self._noted, []
@@ -302,6 +317,8 @@ class RedisConsumer(Consumer):
         """Return the next entries; wait for one unless the consumer ends at their end."""
         while True:
             await self._keep(self._done.due())
+            if self._group is not None:  # Otherwise acknowledged messages would come again.
+                await self._keep(self._done.take_if(self._group.is_claimed_soon))
             for shard in await self._shards.discover():
                 if not self._assigned:
                     await self._begin(shard, start="earliest")

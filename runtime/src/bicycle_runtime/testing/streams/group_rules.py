@@ -9,6 +9,7 @@ import pytest
 
 from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
 from bicycle_streams import Consumer, Streamer, StreamUnsupportedError
+from bicycle_streams.options import Start
 
 __all__ = ["GroupRules"]
 
@@ -87,6 +88,44 @@ class GroupRules(CaseRules):
 
         play(case, scenario)
 
+    def test_what_is_acknowledged_does_not_come_again_when_a_member_joins(
+        self, case: StreamCase
+    ) -> None:
+        """Check that a new member gets no acknowledged message, committed or not."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            able = streamer.capabilities
+            if not able.is_replayable or "load-balanced" not in able.modes:
+                return
+            producer = await streamer.create_producer(key, shard_count=2 if able.has_shards else 1)
+            for number in range(20):
+                producer.send(str(number))
+            await producer.flush()
+            first = await _member(streamer, key, start="earliest")
+            done = set()
+            for _ in range(10):
+                message = await first.next()
+                first.ack(message)
+                done.add(int(message.payload))
+            members = [first, await _member(streamer, key, start="earliest")]
+            found: list[list[int]] = [[], []]
+            tasks = [
+                asyncio.create_task(_collect(member, into))
+                for member, into in zip(members, found, strict=True)
+            ]
+            while not found[1]:  # The new member has its share.
+                await producer.send("20")
+                await asyncio.sleep(0.01)
+            while not done | {n for each in found for n in each} >= set(range(20)):
+                await asyncio.sleep(0.01)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert not done & {n for each in found for n in each}
+
+        play(case, scenario)
+
     def test_one_member_gets_all(self, case: StreamCase) -> None:
         """Check that a group of one member gets all messages."""
         key = case.key("a")
@@ -126,8 +165,8 @@ class GroupRules(CaseRules):
         play(case, scenario)
 
 
-async def _member(streamer: Streamer, key: str) -> Consumer:
-    return await streamer.create_consumer(key, mode="load-balanced", group="g")
+async def _member(streamer: Streamer, key: str, *, start: Start = "latest") -> Consumer:
+    return await streamer.create_consumer(key, mode="load-balanced", group="g", start=start)
 
 
 async def _collect(member: Consumer, into: list[int]) -> None:
