@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 import pulsar
 
@@ -38,6 +38,13 @@ _TLS_PORT = 6651
 _ADMIN_PORT, _ADMIN_TLS_PORT = 8080, 8443
 _MISSING, _CONFLICT = 404, 409
 _ASKED_KEY = "bicycle"  # Any topic: its partitions are asked for, to see whether somebody answers.
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Leaves redirects to the caller: the token must not be sent to another server."""
+
+    def redirect_request(self, *_words: Any) -> None:
+        return None
 
 
 class Cluster:
@@ -260,13 +267,17 @@ class Cluster:
         body = None if data is None else json.dumps(data).encode()
         try:
             request = Request(url, data=body, headers=headers, method=method)
-            with urlopen(request, timeout=self._timeout_s, context=self._tls) as answer:
+            opener = build_opener(HTTPSHandler(context=self._tls), _NoRedirect)
+            with opener.open(request, timeout=self._timeout_s) as answer:
                 text = answer.read()
             return json.loads(text) if text else None
         except HTTPError as error:
             if error.code == _CONFLICT:
                 return None
             reason = f"{error.code} {error.reason}"
+            if target := error.headers.get("Location"):
+                found = urlsplit(target)
+                reason += f" to {found.scheme}://{found.netloc.rpartition('@')[2]}"
         except (URLError, OSError, ValueError) as error:
             reason = str(getattr(error, "reason", error))
         raise ADMIN_UNREACHABLE(address=self.address, url=self._admin_url, reason=reason)

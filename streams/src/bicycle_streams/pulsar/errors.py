@@ -78,5 +78,8 @@ ADMIN_UNREACHABLE = StreamConnectError.row(
     "BIC-2679",
     "admin API of {address} does not respond at {url}: {reason}",
     cause="Partitions and settings of topics are managed over the HTTP API of Pulsar.",
-    fix="set the option admin_url=http://host:8080, and check permissions and token",
+    fix=(
+        "set the option admin_url=http://host:8080, and check permissions and token; if it "
+        "redirects to another server of the cluster, set admin_url to that server"
+    ),
 )
