@@ -82,6 +82,7 @@ class KafkaConsumer(ThreadConsumer):
                 auto_offset_reset="earliest",  # Where what comes next is not kept any more.
                 enable_auto_commit=False,
                 enable_partition_eof=not self.subscription.is_live,
+                check_crcs=True,  # Otherwise a bit that a disk has flipped is part of a value.
                 # With its defaults the client pauses a second whenever its queue was full.
                 fetch_queue_backoff_ms=1,
                 queued_min_messages=20_000,

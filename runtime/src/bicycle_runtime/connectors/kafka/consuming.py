@@ -44,8 +44,10 @@ _logger = logging.getLogger(__name__)
 # third keeps the broker from answering each time that a message arrives: at 10,000 messages a
 # second p99 is 20 ms at least once in place of 27, and 102 exactly once in place of 117. The fourth
 # bounds the added delay for a lone message, and how long a new partition waits for the fetch that
-# is under way: up to 500 ms by the client's own default.
+# is under way: up to 500 ms by the client's own default. Without checksums, a bit that a disk has
+# flipped is part of a value, and nobody notices.
 CONSUMER_DEFAULTS: Final = {
+    "check.crcs": "true",
     "fetch.queue.backoff.ms": "1",
     "queued.min.messages": "20000",
     "fetch.min.bytes": "100000",

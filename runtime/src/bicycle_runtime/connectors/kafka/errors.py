@@ -100,6 +100,16 @@ KAFKA_CLIENT_FAILED = BicycleError.row(
         "epoch"
     ),
 )
+KAFKA_BATCH_DAMAGED = BicycleError.row(
+    "BIC-1757",
+    "vertex {vertex!r}: {action} failed: {reason}; no message of the batch was read",
+    cause="The checksum of a batch of messages is wrong: the disk of a broker has changed it.",
+    fix=(
+        "restore the partition from another replica, and start the job again; without a replica, "
+        "delete the records up to the next batch (kafka-delete-records), and set "
+        "on_data_loss='earliest'"
+    ),
+)
 
 
 # Errors of the Kafka sink: BIC-1765 to BIC-1779.  Errors raised behind the seal of an epoch

@@ -30,6 +30,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.errors import (
+    KAFKA_BATCH_DAMAGED,
     KAFKA_CLIENT_FAILED,
     KAFKA_PROPERTY_WRONG,
     KAFKA_SECRET_MISSING,
@@ -297,9 +298,11 @@ def client_error(
         rights: The rights that it needs.
     """
     reason = properties.redacted(_reason(error))
-    if not is_refusal(error):
-        return KAFKA_CLIENT_FAILED(vertex=properties.vertex, action=action, reason=reason)
     plain: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    if not is_refusal(error):
+        is_damaged = plain.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION)
+        row = KAFKA_BATCH_DAMAGED if is_damaged else KAFKA_CLIENT_FAILED
+        return row(vertex=properties.vertex, action=action, reason=reason)
     lack = rights.lack(plain, properties.plain.get("sasl.username"))
     return KafkaAccessError(
         vertex=properties.vertex,
