@@ -88,9 +88,7 @@ class GroupRules(CaseRules):
 
         play(case, scenario)
 
-    def test_what_is_acknowledged_does_not_come_again_when_a_member_joins(
-        self, case: StreamCase
-    ) -> None:
+    def test_what_is_acknowledged_goes_to_no_new_member(self, case: StreamCase) -> None:
         """Check that a new member gets no acknowledged message, committed or not."""
         key = case.key("a")
 
