@@ -28,7 +28,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests simulation spark \
-	cluster crash crash-kafka backlog-kafka soak versions bench docs site docs-tests changelog release lock audit sbom clean
+	cluster crash crash-kafka backlog-kafka soak versions bench docs screenshots site docs-tests changelog release lock audit sbom clean
 .NOTPARALLEL:
 
 # Lists the commands: the text after `##` of each target.
@@ -83,6 +83,9 @@ tests: setup ## the core tests; TEST_SLICE=3/8 adds a slice of the extended test
 
 docs: setup ## write the generated parts of docs/
 	$(BIN)/python tools/generate.py --write
+
+screenshots: setup ## write the screenshots of docs/ with Chromium
+	$(BIN)/python -m tests.browser.docs_pictures
 
 site: .venv-site/setup.stamp ## build the docs as a site in .build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet --config-file tools/mkdocs.yml

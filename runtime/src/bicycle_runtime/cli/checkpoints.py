@@ -166,9 +166,9 @@ def _operator(report: EpochReport, uid: str) -> str:
 
 def _status(report: EpochReport) -> str:
     if report.damage is not None:
-        return "put aside" if report.is_put_aside else "damaged"
+        return "skipped" if report.is_put_aside else "damaged"
     word = "published" if report.is_published else "sealed"
-    return f"{word}, newest" if report.is_finished else word
+    return f"{word}, final" if report.is_finished else word
 
 
 def _offsets(report: EpochReport) -> str:
