@@ -294,7 +294,7 @@ def test_a_failed_job_is_dismissed_from_its_page_and_can_be_started_again(opened
     page.goto(f"{url}/jobs/broken")
     is_live(page)
     keep_picture(page, "job-that-failed")
-    assert page.locator("[data-dialog=ask-resume]").inner_text() == "Start again"
+    assert page.locator("[data-dialog=ask-resume]").inner_text() == "Resume"
     page.click("[data-dialog=ask-dismiss]")
     page.locator("dialog[open] button[type=submit]").click()
     page.wait_for_url("**/jobs/broken")

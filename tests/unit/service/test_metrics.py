@@ -20,6 +20,7 @@ from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.paces import Paces
+from bicycle_runtime.service.watching.states import State
 from tests.unit.service.fleets import known
 
 ENDS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
@@ -162,3 +163,16 @@ def test_what_is_not_known_is_left_out():
         "bicycle_job_guarantee", "bicycle_job_state_growth_bytes_per_second",
         "pulse_bytes_written_total",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "lag"),
+    [("RUNNING", 3), ("FINISHED", 3), ("STOPPED", None), ("PAUSED", None), ("FAILED", None)],
+)
+def test_the_last_lag_of_an_ended_job_is_left_out(state, lag):
+    lags = {"f": {"0": ShardLag(records=3, waiting_ms=400_000)}}
+    job = known("a", state=State(state), lags=lags, lag_records=3, lag_bytes=70)
+    found = {s.name: s.value for s in samples_of(job) if "lag" in s.name}
+
+    assert found.get("bicycle_job_lag_records") == lag
+    assert len(found) == (0 if lag is None else 4)

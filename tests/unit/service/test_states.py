@@ -39,6 +39,11 @@ def shown(state=JobState.RUNNING, *, driven=True, supervised=True, **more):
         ({"state": JobState.STOPPED, "is_suspended": True}, State.SUSPENDED),
         ({"state": JobState.FINISHED, "is_suspended": True}, State.FINISHED),
         ({"state": JobState.FAILED, "intent": "stop"}, State.FAILED),
+        ({"state": JobState.PAUSED}, State.PAUSED),
+        ({"driven": False, "supervised": False, "is_pausing": True}, State.PAUSED),
+        ({"driven": False, "is_pausing": True}, State.RESTARTING),
+        ({"is_pausing": True}, State.RUNNING),
+        ({"intent": "pause"}, State.STOPPING),
     ],
 )
 def test_the_shown_state_follows_from_file_processes_and_intent(looks, expected):
@@ -47,7 +52,9 @@ def test_the_shown_state_follows_from_file_processes_and_intent(looks, expected)
 
 def test_the_table_is_that_of_the_documented_life():
     assert FOLLOWERS.keys() == set(State)
-    assert all(FOLLOWERS[state] == {State.CREATED} for state in FINAL)
+    ended = [state for state in FINAL if state is not State.PAUSED]
+    assert all(FOLLOWERS[state] == {State.CREATED} for state in ended)
+    assert FOLLOWERS[State.PAUSED] == {State.CREATED, State.STOPPED, State.CANCELED}
     assert not any(State.CREATED in FOLLOWERS[state] for state in GOING_ON)
 
 
@@ -59,7 +66,9 @@ def test_what_was_too_short_to_be_seen_is_filled_in():
 
 
 def test_a_run_that_is_over_does_not_go_on():
-    assert all(steps(a, b) is None for a, b in itertools.permutations(FINAL, 2))
+    given_up = {(State.PAUSED, State.STOPPED), (State.PAUSED, State.CANCELED)}
+    for a, b in itertools.permutations(FINAL, 2):
+        assert steps(a, b) == ((b,) if (a, b) in given_up else None)
     assert all(steps(a, b) is None for a in FINAL for b in GOING_ON if b is not State.CREATED)
     assert steps(State.RUNNING, State.CREATED) is None
 

@@ -75,7 +75,7 @@ def prune_command(
 
     Checkpoints are kept unless --checkpoints is set. Checkpoints in a --checkpoint-dir are
     always kept, so the same command can continue the job. Jobs with dead letters in their
-    folder are kept.
+    folder, and paused jobs, are kept.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.control.pruning import prune_jobs

@@ -9,5 +9,5 @@ OPERATION_COMMANDS: dict[str, str] = {
     "stop": "Stop a job gracefully after the current epoch",
     "drain": "Drain a job: end its input and process all remaining records",
     "cancel": "Cancel a job immediately, without finishing the epoch",
-    "resume": "Start an ended job again from its last sealed epoch",
+    "resume": "Resume a paused job, or start an ended job again",
 }

@@ -25,7 +25,7 @@ from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.extraction.scripts import is_script, script_name
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.status import JobStatus, read_status
+from bicycle_runtime.jobs.status import JobState, JobStatus, read_status
 from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import OptionError
@@ -82,6 +82,23 @@ class JobFolder:
     def shadow_path(self) -> Path:
         """The file with the note on a version in the shadow of the job."""
         return self.path / "shadow.json"
+
+    def pause(self, status: JobStatus) -> None:
+        """Make a stop of this run a pause, also for processes that start later."""
+        self.forget_pause()
+        self._pause_path(status).touch()
+
+    def forget_pause(self) -> None:
+        """Make a stop of the job no pause."""
+        for path in self.path.glob("pause-*"):
+            path.unlink(missing_ok=True)
+
+    def state_of_stop(self, status: JobStatus) -> JobState:
+        """Return PAUSED if the run was requested to pause, else STOPPED."""
+        return JobState.PAUSED if self._pause_path(status).exists() else JobState.STOPPED
+
+    def _pause_path(self, status: JobStatus) -> Path:
+        return self.path / f"pause-{status.started_ms}"
 
     def turn_path(self, supervisor_pid: int) -> Path:
         """Return the file that starts the turn of a prepared driver, by its supervisor."""

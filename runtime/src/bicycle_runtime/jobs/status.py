@@ -1,7 +1,8 @@
 """The status of a job: one small file that its driver replaces and others read.
 
 The file is replaced as one step, so a reader never sees a part. States are the words that the
-shared job API uses; ``STOPPED`` is a clean end in the middle of the input.
+shared job API uses; ``STOPPED`` is a clean end in the middle of the input, and ``PAUSED`` one after
+which the job is to be resumed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class JobState(Enum):
     STOPPING = "STOPPING"
     FINISHED = "FINISHED"
     STOPPED = "STOPPED"
+    PAUSED = "PAUSED"
     FAILED = "FAILED"
     CANCELED = "CANCELED"
 
@@ -54,6 +56,7 @@ class JobState(Enum):
         return self in (
             JobState.FINISHED,
             JobState.STOPPED,
+            JobState.PAUSED,
             JobState.FAILED,
             JobState.CANCELED,
         )
@@ -333,6 +336,18 @@ class JobStatus(msgspec.Struct, kw_only=True):
         """Return plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return plain
+
+    def end(self, state: JobState, ended_ms: int) -> None:
+        """Set the state of a run that is over.
+
+        The lag of a paused job is unknown, since nothing looks at its input.
+        """
+        self.state, self.ended_ms = state, ended_ms
+        if state is JobState.PAUSED:
+            self.error = None
+            self.lag_records = self.lag_bytes = self.lag_ms = None
+            self.lags = {}
+            self.silent_sources = {}
 
 
 def write_status(path: Path, status: JobStatus) -> None:

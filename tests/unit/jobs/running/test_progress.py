@@ -70,7 +70,7 @@ def test_there_may_be_no_status_but_a_damaged_one_is_an_error(tmp_path):
 
 def test_states_that_end_a_run():
     assert {state.value for state in JobState if state.is_final} == {
-        *("FINISHED", "STOPPED", "FAILED", "CANCELED")
+        *("FINISHED", "STOPPED", "PAUSED", "FAILED", "CANCELED")
     }
 
 
@@ -92,6 +92,15 @@ def test_a_change_of_state_is_written_at_once_and_epochs_at_most_twice_a_second(
     written = folder.status()
     assert (written.epoch, written.state, written.ended_ms) == (4, JobState.FINISHED, 1_500)
     assert written.running_ms == 1_000
+
+
+def test_a_stop_of_a_run_that_was_requested_to_pause_is_a_pause(progress, folder):
+    progress.enter(JobState.RUNNING)
+    folder.pause(folder.status())
+    progress.enter_stopping()
+    progress.enter(JobState.STOPPED)
+
+    assert (folder.status().state, folder.status().ended_ms) == (JobState.PAUSED, 1_000)
 
 
 def test_the_listener_sees_every_epoch_and_change(progress, seen):

@@ -233,3 +233,20 @@ def test_a_dead_driver_under_a_living_supervisor_is_restarting_and_can_be_stoppe
         supervisor.communicate()
     assert canceled.state is JobState.CANCELED
     assert stop_job(site.home, "job").state is JobState.CANCELED
+
+
+@pytest.mark.parametrize(("ends", "driver_count"), [([None, KILLED], 1), ([KILLED], 2)])
+def test_a_job_whose_driver_dies_while_it_pauses_is_paused(site, ends, driver_count):
+    """The request comes while the driver runs, or between two drivers."""
+
+    def ask():
+        site.folder.pause(site.status)
+        return ends[0]
+
+    site.life(ends=[ask, *ends[1:]], epoch=3, started_ms=8)
+    site.life(ends=KILLED, epoch=3, started_ms=8)
+    site.signals = [signal.SIGTERM]
+
+    site.run()
+    assert len(site.drivers) == len(site.status.restarts) == driver_count
+    assert (site.status.state, site.status.error) == (JobState.PAUSED, None)

@@ -32,7 +32,7 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["cancel_job", "drain_job", "publish_remaining", "stop_job"]
+__all__ = ["cancel_job", "drain_job", "pause_job", "publish_remaining", "stop_job"]
 
 _END_RESERVE_MS = 10_000
 _STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the time for stopping.
@@ -44,7 +44,7 @@ def stop_job(
 ) -> JobStatus:  # fmt: skip
     """Request a job to stop after its epoch, and wait for its end.
 
-    One that has ended is left alone.
+    One that has ended is left alone. One that is paused counts as stopped from now on.
 
     Processes of it that were stopped by a signal are continued, or they would never see the
     request. A job that does not end in its time for stopping is ended by force: its sealed epochs
@@ -63,7 +63,32 @@ def stop_job(
         JOB_NOT_FOUND: there is no such job.
     """
     folder = home.find(name)
-    status = job_status(home, name)
+    folder.forget_pause()
+    return _stop(home, job_status(home, name), clock or SystemClock(), waited_ms=waited_ms)
+
+
+def pause_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
+    """Stop a job as ``stop_job`` does, to be resumed later: it ends as PAUSED.
+
+    The request is kept in the folder of the job until its next run. The job is PAUSED even if its
+    processes are killed before its last epoch is sealed. A job that has ended is left alone.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+    """
+    folder, status = home.find(name), job_status(home, name)
+    if status.state.is_final:
+        return status
+    folder.pause(status)
+    return _stop(home, status, clock)
+
+
+def _stop(home: Home, status: JobStatus, clock: Clock, *, waited_ms: int = 0) -> JobStatus:
+    folder = home.folder(status.id)
+    if status.state is JobState.PAUSED:
+        return _end_by_force(
+            folder, status, JobState.STOPPED, now_ms=clock.now_ms(), is_stuck=False
+        )
     if status.state.is_final:
         return status
     timeout_ms = max(folder.read_request().options.stop_timeout_ms - waited_ms, _STOP_MS_MIN)
@@ -71,12 +96,14 @@ def stop_job(
     send_signal(pid, signal.SIGTERM)
     _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
-        return _end_stuck(folder, status, clock or SystemClock())
-    return job_status(home, name)
+        return _end_stuck(folder, status, clock)
+    return job_status(home, folder.id)
 
 
 def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """End a job at once, with all its processes. One that has ended is left alone.
+
+    A paused job has no processes, and is CANCELED.
 
     The last sealed epoch stays; later work never happened.
 
@@ -85,7 +112,7 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """
     folder = home.find(name)
     status = job_status(home, name)
-    if status.state.is_final:
+    if status.state.is_final and status.state is not JobState.PAUSED:
         return status
     now_ms, began_ms = clock.now_ms(), status.epoch_began_ms
     is_stuck = began_ms is not None and now_ms - began_ms >= _STUCK_MIN_MS
@@ -95,7 +122,8 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
 def _end_stuck(folder: JobFolder, status: JobStatus, clock: Clock) -> JobStatus:
     """Stop a job by force that has not ended in its time for stopping."""
     status = folder.status() or status  # Another driver may run by now.
-    return _end_by_force(folder, status, JobState.STOPPED, now_ms=clock.now_ms(), is_stuck=True)
+    state = folder.state_of_stop(status)
+    return _end_by_force(folder, status, state, now_ms=clock.now_ms(), is_stuck=True)
 
 
 def _end_by_force(
@@ -121,9 +149,8 @@ def _end_by_force(
             wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
     with FileLock(folder.lock_path, job=status.job, location=str(folder.path)):
         last = folder.status() or status
-        last.state = final
-        last.ended_ms = last.updated_ms = now_ms
-        last.error = None
+        last.end(final, now_ms)
+        last.updated_ms, last.error = now_ms, None
         last.stuck = with_stuck(last.stuck, stuck)
         write_status(folder.status_path, last)
     return last

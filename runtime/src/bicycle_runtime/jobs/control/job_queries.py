@@ -10,7 +10,7 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["is_supervised", "job_status", "list_jobs", "lost_error"]
+__all__ = ["end_lost", "is_supervised", "job_status", "list_jobs", "lost_error"]
 
 
 def list_jobs(home: Home) -> list[JobStatus]:
@@ -26,7 +26,9 @@ def list_jobs(home: Home) -> list[JobStatus]:
 
 
 def job_status(home: Home, name: str) -> JobStatus:
-    """Return the status of a job; FAILED if its process died without a final status.
+    """Return the status of a job.
+
+    It is FAILED, or PAUSED if requested, if its process died without a final status.
 
     While its supervisor is about to start it again it is RESTARTING.
 
@@ -70,9 +72,19 @@ def _current(folder: JobFolder) -> JobStatus | None:
     if is_supervised(status):
         status.state = JobState.RESTARTING
         return status
-    status.state = JobState.FAILED
+    return end_lost(folder, status)
+
+
+def end_lost(folder: JobFolder, status: JobStatus) -> JobStatus:
+    """Return the status of a job whose processes are gone without a last word.
+
+    It is FAILED, or PAUSED if it was requested to pause.
+    """
+    if folder.state_of_stop(status) is JobState.PAUSED:
+        status.end(JobState.PAUSED, status.updated_ms)
+        return status
+    status.end(JobState.FAILED, status.updated_ms)
     status.error = lost_error(status).to_json()
-    status.ended_ms = status.updated_ms
     return status
 
 

@@ -1,7 +1,7 @@
 """Removal of files of ended jobs: folders in the home, and checkpoints on request.
 
-A job is removed whole or not at all, and never a job that runs, that a supervisor starts again, or
-whose dead letters are in its folder: these records exist nowhere else.
+A job is removed whole or not at all, and never a job that runs, that a supervisor starts again,
+that is paused, or whose dead letters are in its folder: these records exist nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
-from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.clock import Clock
 
 __all__ = ["PrunedJob", "prune_jobs"]
@@ -55,7 +55,8 @@ def prune_jobs(
     for status in list_jobs(home):
         ended_ms = status.ended_ms if status.ended_ms is not None else status.updated_ms
         is_readable = ended_ms > 0  # An unreadable status may be of a newer version.
-        if status.state.is_final and is_readable and ended_ms <= latest_ms:
+        is_over = status.state.is_final and status.state is not JobState.PAUSED
+        if is_over and is_readable and ended_ms <= latest_ms:
             checkpoint = _checkpoint_in(home, status) if with_checkpoints else None
             found.append(_prune(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))
     return found

@@ -1,4 +1,4 @@
-"""Operations that end a job: stop, drain, suspend, cancel."""
+"""Operations that end a run of a job: stop, drain, suspend, cancel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
+from bicycle_runtime.jobs.control.ending import (
+    cancel_job,
+    drain_job,
+    publish_remaining,
+    stop_job,
+)
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.operations.operation import (
     NoOptions,
@@ -19,7 +24,7 @@ from bicycle_runtime.jobs.operations.savepoint import (
     settle_name,
     take_savepoint,
 )
-from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import option
 
@@ -69,7 +74,7 @@ def _suspend(call: OperationCall, options: SavepointOptions) -> Result:
 
 def _cancel(call: OperationCall, _options: NoOptions) -> Result:
     status = job_status(call.home, call.job)
-    if not status.state.is_final:
+    if not status.state.is_final or status.state is JobState.PAUSED:
         status = cancel_job(call.home, call.job, clock=call.clock)
         status = publish_remaining(call.home, status, clock=call.clock)
     return _result_of(status)

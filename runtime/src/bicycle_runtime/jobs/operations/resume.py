@@ -1,4 +1,4 @@
-"""The operation that starts an ended job again."""
+"""The operation that resumes a paused job, or starts an ended one again."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def _resume(call: OperationCall, _options: NoOptions) -> Result:
 RESUME = OperationKind(
     name="resume",
     command="resume",
-    summary="Start an ended job again from its last sealed epoch.",
+    summary="Resume a paused job, or start an ended job again.",
     settle=_check,
     perform=_resume,
     available="ended",
     path="/jobs/{job_id}/resume",
-    button="Start again",
+    button="Resume",
     question="{job} is started with the plugin, parameters and options of its last start. It "
     "continues after epoch {epoch}: no record is lost, and none is read twice.",
-    help="The job uses the plugin, parameters, options and working directory of its last start, "
-    "and runs in the background. No record is lost or read twice. Environment variables come "
-    "from this command, or from the service with --service.",
+    help="The job continues after its last sealed epoch, and no record is lost or read twice. It "
+    "uses the plugin, parameters, options and working directory of its last start, and runs in the "
+    "background. Environment variables come from this command, or from the service with "
+    "--service.",
     examples=("bicycle resume wordcount", "bicycle resume wordcount --service URL"),
 )

@@ -92,8 +92,10 @@ class JobProgress:
         self._told: set[tuple[str, str]] = set()
 
     def enter(self, state: JobState) -> None:
-        """Take note of a new state; written at once."""
+        """Take note of a new state; written at once. A stop may be a pause."""
         now_ms = self._clock.now_ms()
+        if state is JobState.STOPPED:
+            state = self._folder.state_of_stop(self.status)
         self.status.state = state
         if state is JobState.RUNNING and self.status.running_ms is None:
             self.status.running_ms = now_ms
@@ -101,7 +103,7 @@ class JobProgress:
         if state is JobState.FINISHED:
             self._catch_up()
         if state.is_final:
-            self.status.ended_ms = now_ms
+            self.status.end(state, now_ms)
         if state.is_final or state is JobState.RESTARTING:
             self.status.publication = None
         self._show_at_once()

@@ -141,8 +141,10 @@ class Supervisor:
             now_ms=now_ms, epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
         )  # fmt: skip
         status.updated_ms = now_ms
-        if delay_ms is None:
-            status.state, status.ended_ms = JobState.FAILED, now_ms
+        if delay_ms is None and self._folder.state_of_stop(status) is JobState.PAUSED:
+            status.end(JobState.PAUSED, now_ms)
+        elif delay_ms is None:
+            status.end(JobState.FAILED, now_ms)
             status.error = plain_error(error)
         else:
             status.state, status.error = JobState.RESTARTING, None
@@ -160,7 +162,7 @@ class Supervisor:
             if self._wait(left_s) in _STOPS:
                 status = self._folder.status()
                 if status is not None and status.state is JobState.RESTARTING:
-                    status.state, status.ended_ms = JobState.STOPPED, self._clock.now_ms()
+                    status.end(self._folder.state_of_stop(status), self._clock.now_ms())
                     self._replace(status)
                 return False
         return True

@@ -179,11 +179,9 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     yield from _histogram("bicycle_epoch_seconds", job, status.epoch_times)
     for phase, times in status.phase_times.items():
         yield from _histogram("bicycle_epoch_phase_seconds", {**job, "phase": phase}, times)
-    if status.lag_records is not None:
-        yield "bicycle_job_lag_records", job, max(0, status.lag_records)
-        yield "pulse_queue_depth", job, max(0, status.lag_records)
-    if status.lag_bytes is not None:
-        yield "bicycle_job_lag_bytes", job, max(0, status.lag_bytes)
+    # Nothing looks at the input of a job that has ended: its last lag is not the present one.
+    if summary.end_time is None or summary.state == State.FINISHED.value:
+        yield from _lag_samples(job, status)
     yield "pulse_dropped_records_total", {**job, "reason": "late"}, status.late_dropped_count
     yield "pulse_dropped_records_total", {**job, "reason": "no_reader"}, status.dropped_count
     for uid, operator in status.operators.items():
@@ -200,14 +198,12 @@ def _phase_samples(job: Mapping[str, str], phase: PhaseStatus) -> Iterator[_Samp
         yield "bicycle_job_phase_eta_seconds", labels, phase.eta_ms / 1_000
 
 
-def _partition_samples(job: Mapping[str, str], status: JobStatus) -> Iterator[_Sample]:
-    for uid, shards in status.shards.items():
-        for shard, time in shards.items():
-            labels = {**job, "operator": uid, "partition": shard}
-            if time.watermark_ms is not None:
-                yield "bicycle_partition_watermark_seconds", labels, time.watermark_ms / 1_000
-            if time.event_ms is not None:
-                yield "bicycle_partition_event_seconds", labels, time.event_ms / 1_000
+def _lag_samples(job: Mapping[str, str], status: JobStatus) -> Iterator[_Sample]:
+    if status.lag_records is not None:
+        yield "bicycle_job_lag_records", job, max(0, status.lag_records)
+        yield "pulse_queue_depth", job, max(0, status.lag_records)
+    if status.lag_bytes is not None:
+        yield "bicycle_job_lag_bytes", job, max(0, status.lag_bytes)
     for uid, lags in status.lags.items():
         behind = sorted(lags.items(), key=lambda pair: -(pair[1].records or 0))
         for shard, lag in behind[:_PARTITIONS_MAX]:
@@ -216,6 +212,16 @@ def _partition_samples(job: Mapping[str, str], status: JobStatus) -> Iterator[_S
                 yield "bicycle_source_lag_records", labels, lag.records
             if lag.waiting_ms is not None:
                 yield "bicycle_source_lag_seconds", labels, lag.waiting_ms / 1_000
+
+
+def _partition_samples(job: Mapping[str, str], status: JobStatus) -> Iterator[_Sample]:
+    for uid, shards in status.shards.items():
+        for shard, time in shards.items():
+            labels = {**job, "operator": uid, "partition": shard}
+            if time.watermark_ms is not None:
+                yield "bicycle_partition_watermark_seconds", labels, time.watermark_ms / 1_000
+            if time.event_ms is not None:
+                yield "bicycle_partition_event_seconds", labels, time.event_ms / 1_000
 
 
 def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterator[_Sample]:

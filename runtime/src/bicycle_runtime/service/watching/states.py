@@ -2,7 +2,8 @@
 
 The driver's file has the word of the run itself. Processes that are gone, and what somebody has
 asked for, say more: a job whose end was asked for is STOPPING or CANCELING until its file has the
-last word, and one that was stopped for a savepoint that is complete is SUSPENDED.
+last word, and one that was stopped for a savepoint that is complete is SUSPENDED. A job without
+processes that was requested to pause is PAUSED.
 
 A look comes once a second, so that a short state may not be seen. ``steps`` fills in what must have
 been between two looks, and refuses what cannot have been.
@@ -20,7 +21,7 @@ from bicycle_runtime.jobs.status import JobState, JobStatus
 
 __all__ = ["FOLLOWERS", "INTENTS", "Intent", "State", "shown_state", "steps"]
 
-Intent = Literal["stop", "drain", "suspend", "cancel"]
+Intent = Literal["stop", "drain", "suspend", "pause", "cancel"]
 INTENTS: tuple[Intent, ...] = typing.get_args(Intent)
 
 
@@ -36,6 +37,7 @@ class State(Enum):
     CANCELED = "CANCELED"
     STOPPING = "STOPPING"
     STOPPED = "STOPPED"
+    PAUSED = "PAUSED"
     SUSPENDED = "SUSPENDED"
     FINISHED = "FINISHED"
 
@@ -46,9 +48,17 @@ class State(Enum):
 
 
 _FINAL = frozenset(
-    {State.FAILED, State.CANCELED, State.STOPPED, State.SUSPENDED, State.FINISHED},
+    {
+        State.FAILED,
+        State.CANCELED,
+        State.STOPPED,
+        State.PAUSED,
+        State.SUSPENDED,
+        State.FINISHED,
+    },
 )
-# A final state is followed by another run only, which begins with CREATED.
+# A final state is followed by another run only, which begins with CREATED. A paused job may be
+# stopped or canceled, too.
 FOLLOWERS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.FAILING, State.CANCELING, State.STOPPING}),
     State.RUNNING: frozenset(
@@ -59,14 +69,23 @@ FOLLOWERS: Mapping[State, frozenset[State]] = {
     # Who asked may give up, and the job goes on; it may also end in another way first.
     State.CANCELING: frozenset({State.CANCELED, State.RUNNING, State.FAILING, State.STOPPING}),
     State.STOPPING: frozenset(
-        {State.STOPPED, State.SUSPENDED, State.RUNNING, State.FAILING, State.CANCELING}
+        {
+            State.STOPPED,
+            State.PAUSED,
+            State.SUSPENDED,
+            State.RUNNING,
+            State.FAILING,
+            State.CANCELING,
+        }
     ),
     **{state: frozenset({State.CREATED}) for state in State if state in _FINAL},
+    State.PAUSED: frozenset({State.CREATED, State.STOPPED, State.CANCELED}),
 }
 _ENDING: Mapping[str, State] = {
     "stop": State.STOPPING,
     "drain": State.STOPPING,
     "suspend": State.STOPPING,
+    "pause": State.STOPPING,
     "cancel": State.CANCELING,
 }
 
@@ -78,6 +97,7 @@ def shown_state(
     is_supervised: bool,
     intent: Intent | None = None,
     is_suspended: bool = False,
+    is_pausing: bool = False,
 ) -> State:
     """Return the state of a job from its file, its processes and requests.
 
@@ -87,12 +107,15 @@ def shown_state(
         is_supervised: Whether somebody lives who starts the driver again.
         intent: What somebody asked for and is not done yet; None for nothing.
         is_suspended: Whether this run was stopped for a savepoint that is complete.
+        is_pausing: Whether this run was requested to pause.
     """
     if status.state.is_final:
         return _final_state(status, intent, is_suspended=is_suspended)
     if not is_driven and not is_supervised:
         # A cancel kills first, and writes the last word then.
-        return State.CANCELING if intent == "cancel" else State.FAILED
+        if intent == "cancel":
+            return State.CANCELING
+        return State.PAUSED if is_pausing else State.FAILED
     if intent is not None:
         return _ENDING[intent]
     if not is_driven:
@@ -144,9 +167,8 @@ def _way(old: State, new: State) -> tuple[State, ...] | None:
     while ways:
         way = ways.popleft()
         last = way[-1] if way else old
-        if last.is_final:
-            continue
-        for state in sorted(FOLLOWERS[last] - seen, key=lambda state: state.value):
+        following = FOLLOWERS[last] - seen - ({State.CREATED} if last.is_final else set())
+        for state in sorted(following, key=lambda state: state.value):
             if state is new:
                 return (*way, state)
             seen.add(state)

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from bicycle_runtime.base.processes import is_frozen
-from bicycle_runtime.jobs.control.job_queries import lost_error
+from bicycle_runtime.jobs.control.job_queries import end_lost
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
@@ -197,6 +197,7 @@ class Watcher:
     def _settle(self, job: str, seen: _Seen, now_ms: int) -> Noted:
         """Determine the state of a job, and the steps to it since the last look."""
         status, row = seen.status, self._rows.get(job)
+        folder = self._home.folder(job)
         asked = self._intents.intent(job)
         is_driven = self._process_ends.is_alive(status.pid, status.pid_started)
         if not is_driven and not status.state.is_final:  # It may have left a word since.
@@ -213,9 +214,10 @@ class Watcher:
             ),
             intent=None if asked is None else asked[0],
             is_suspended=row is not None and row.suspended_run == status.started_ms,
+            is_pausing=not is_driven and folder.state_of_stop(status) is JobState.PAUSED,
         )
-        if state is State.FAILED and not status.state.is_final:
-            seen.status = status = _lost_status(status)
+        if state in (State.FAILED, State.PAUSED) and not status.state.is_final:
+            seen.status = status = end_lost(folder, status)
         return self._note(job, seen, state, asked, now_ms=now_ms)
 
     def _note(
@@ -366,14 +368,6 @@ def _mtime_ms(path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return 0
-
-
-def _lost_status(status: JobStatus) -> JobStatus:
-    """Return the status of a job whose processes are gone without a last word."""
-    status.state = JobState.FAILED
-    status.error = lost_error(status).to_json()
-    status.ended_ms = status.updated_ms
-    return status
 
 
 def _before(old: State | None, way: tuple[State, ...]) -> list[str | None]:

@@ -45,7 +45,8 @@ def fits(kind: OperationKind, job: KnownJob) -> bool:
         "always": True,
         "running": state is State.RUNNING,
         "active": not state.is_final and state not in _ENDING,
-        "not canceling": not state.is_final and state is not State.CANCELING,
+        "not canceling": state is State.PAUSED
+        or (not state.is_final and state is not State.CANCELING),
         "ended": state.is_final and state is not State.FINISHED,
         "attention": not DISMISSIBLE.isdisjoint(job.summary.attention),
     }
