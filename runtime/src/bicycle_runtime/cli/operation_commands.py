@@ -6,6 +6,7 @@ __all__ = ["OPERATION_COMMANDS"]
 
 OPERATION_COMMANDS: dict[str, str] = {
     "rescale": "Change the parallelism of a running job",
+    "pause": "Pause a job: keep its position and state, and read nothing",
     "stop": "Stop a job gracefully after the current epoch",
     "drain": "Drain a job: end its input and process all remaining records",
     "cancel": "Cancel a job immediately, without finishing the epoch",

@@ -1,4 +1,4 @@
-"""Operations that end a run of a job: stop, drain, suspend, cancel."""
+"""Operations that end a run of a job: stop, drain, suspend, pause, cancel."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from bicycle_runtime.jobs.control.ending import (
     cancel_job,
     drain_job,
+    pause_job,
     publish_remaining,
     stop_job,
 )
@@ -28,7 +29,7 @@ from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import option
 
-__all__ = ["CANCEL", "DRAIN", "STOP", "SUSPEND", "StopOptions"]
+__all__ = ["CANCEL", "DRAIN", "PAUSE", "STOP", "SUSPEND", "StopOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,13 @@ def _drain(call: OperationCall, _options: NoOptions) -> Result:
 def _suspend(call: OperationCall, options: SavepointOptions) -> Result:
     status = stop_job(call.home, call.job, clock=call.clock)
     return {**_result_of(status), "savepoint": take_savepoint(call, options)}
+
+
+def _pause(call: OperationCall, _options: NoOptions) -> Result:
+    status = pause_job(call.home, call.job, clock=call.clock)
+    if status.state is JobState.PAUSED:
+        status = publish_remaining(call.home, status, clock=call.clock)
+    return _result_of(status)
 
 
 def _cancel(call: OperationCall, _options: NoOptions) -> Result:
@@ -144,6 +152,26 @@ SUSPEND = OperationKind(
     is_destructive=True,
     question="{job} finishes and publishes its current epoch, and ends. Then its state is copied "
     "to a savepoint. The next run continues after this epoch.",
+)
+PAUSE = OperationKind(
+    name="pause",
+    command="pause",
+    summary="Pause a job: keep its position and state, and read nothing.",
+    perform=_pause,
+    is_repeatable=True,
+    needs_running=True,
+    available="active",
+    path="/jobs/{job_id}/pause",
+    button="Pause",
+    question="{job} finishes and publishes its current epoch. Then its processes end, its slots "
+    "are free, and it reads nothing until it is resumed. It continues after this epoch: no record "
+    "is lost, and none is read twice.",
+    help="The job publishes its current epoch, and its processes end. Its slots are free for other "
+    "jobs. `bicycle resume JOB` starts it again after this epoch, with its state. A paused job "
+    "survives restarts of the service and of the machine, and `bicycle jobs prune` keeps it. Its "
+    "lag is unknown, and processing-time timers fire after the resume. `bicycle cancel JOB` ends "
+    "it.",
+    examples=("bicycle pause wordcount",),
 )
 CANCEL = OperationKind(
     name="cancel",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bicycle_runtime.jobs.operations.dead_letters import REPLAY_LETTERS
-from bicycle_runtime.jobs.operations.ending import CANCEL, DRAIN, STOP, SUSPEND
+from bicycle_runtime.jobs.operations.ending import CANCEL, DRAIN, PAUSE, STOP, SUSPEND
 from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.jobs.operations.rescale import RESCALE
 from bicycle_runtime.jobs.operations.resume import RESUME
@@ -17,7 +17,7 @@ __all__ = ["JOB_OPERATIONS"]
 JOB_OPERATIONS: Mapping[str, OperationKind] = {
     kind.name: kind
     for kind in (
-        SAVEPOINT, RESCALE, STOP, SUSPEND, DRAIN, CANCEL, RESUME, REPLAY_LETTERS, DELETE_SAVEPOINT,
-        RESTORE,
+        SAVEPOINT, RESCALE, PAUSE, STOP, SUSPEND, DRAIN, CANCEL, RESUME, REPLAY_LETTERS,
+        DELETE_SAVEPOINT, RESTORE,
     )
 }  # fmt: skip
