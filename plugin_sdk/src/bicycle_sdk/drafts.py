@@ -121,11 +121,12 @@ class GraphDraft:
     def build_graph(self, name: str) -> JobGraph:
         """Return the graph as frozen data and put the objects beside it into ``payloads``.
 
-        Default parallelism is applied, and uids take the place of ids. The result is not validated;
-        ``execute`` does that.
+        Default parallelism is applied, and uids replace ids. The result is not validated;
+        ``execute`` validates it.
 
         Raises:
-            GraphError: two vertices have one uid, or a function takes other records than it gets.
+            GraphError: two vertices have the same uid, or the input type of a function differs from
+                the type of its records.
         """
         problems = [*self._uid_problems(), *self._type_problems()]
         if problems:

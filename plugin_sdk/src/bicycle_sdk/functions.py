@@ -91,16 +91,16 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
 
 
 class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
-    """A function with state: its attributes survive crashes and follow their keys.
+    """A function with state: its attributes survive crashes and rescales.
 
     *State attributes* are the attributes that the object has before ``open`` runs: class fields
     with defaults, dataclass fields, attributes set by ``__init__``. Attributes that ``open`` adds
     (connections, models) are not state. After ``key_by`` each key group works on a shallow copy of
-    the opened object with state attributes of its own, so a ``dict`` attribute holds the keys of
+    the opened object with separate state attributes, so a ``dict`` attribute holds the keys of
     one key group; without ``key_by`` there is one state per subtask.
 
-    ``state_version`` counts changes of the attributes' meaning that a runtime cannot detect by
-    itself; ``migrate_state`` carries them out. A renamed attribute declares its former name:
+    ``state_version`` counts changes of the meaning of attributes, which the runtime cannot detect;
+    ``migrate_state`` converts older values. A renamed attribute declares its previous name:
     ``counts: Annotated[dict[str, int], Aliases("totals")]``.
     """
 
@@ -166,9 +166,9 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
     def merge_state(self, states: list[Any]) -> Any:  # noqa: ARG002 - overriders use it
         """Return one state that replaces several.
 
-        Called on a worker, only without ``key_by`` and only when the parallelism changed: once per
-        new subtask that takes over states of old ones. Without this method such a change is
-        refused.
+        Called on a worker after a change of the parallelism, for a function without ``key_by``:
+        once per new subtask that takes over states of previous subtasks. Without this method, such
+        a change is rejected.
 
         Args:
             states: Results of ``snapshot_state``, or mappings from state attributes to values.
@@ -189,8 +189,8 @@ class ProcessFunction(_Closable, ABC, Generic[In, Out]):
         """Return the records that follow from one record.
 
         Called on a worker, once per record and attempt. ``ctx.side_output(tag, value)`` sends
-        further records to the readers of that tag. State belongs in ``ctx.get_value_state`` and its
-        kin: attributes of a process function are not saved.
+        further records to the side output ``tag``. Store state in ``ctx.get_value_state`` and the
+        other states of ``ctx``: attributes of a process function are not saved.
         """
 
     def on_timer(
@@ -270,10 +270,10 @@ class AsyncIOBatchFunction(_Closable, ABC, Generic[In, Out]):
         """Return for each record, in order, the records that follow from it.
 
         Called on a worker with 1 to ``max_size`` records, at most ``capacity`` calls at once per
-        subtask. A call that raises is repeated when the operator has a ``retry``; records that
-        still fail are called in halves, until the records are found that fail by themselves: they
-        go to ``on_error``. A call that takes longer than the time limit is cancelled and
-        ``timeout`` decides. The limit covers all attempts together.
+        subtask. A call that raises is repeated if the operator has a ``retry``. If it still fails,
+        the records are divided into halves and called again, until each failing record is found;
+        ``on_error`` handles these records. A call that takes longer than the time limit is
+        cancelled and ``timeout`` decides. The limit covers all attempts together.
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
@@ -333,8 +333,7 @@ class ReduceFunction(FunctionObject, ABC, Generic[Value]):
     def reduce(self, a: Value, b: Value) -> Value | Awaitable[Value]:
         """Return the combination of ``a`` (all records so far) and ``b`` (the new one).
 
-        Called on a worker, once per record but the first of its key. It must not change ``a``:
-        return a new value.
+        Called on a worker, once per record except the first record of a key.
         """
 
 

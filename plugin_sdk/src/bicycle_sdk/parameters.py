@@ -60,7 +60,8 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
     docstring.
 
     Raises:
-        PluginDefinitionError: not a dataclass, or a type that cannot be given as text.
+        PluginDefinitionError: not a dataclass, or a parameter has a type that cannot be parsed from
+            text.
     """
     hints = _hints(parameters)
     docs = _docs(parameters.__doc__ or "")

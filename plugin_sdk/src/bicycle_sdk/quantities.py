@@ -46,7 +46,7 @@ _QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([A-Za-z]*)")
 def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds; a bare number is milliseconds.
 
-    Units are in lower case: 1M may mean a month.
+    Units are in lower case: ``1M`` is an error, because it could mean a month.
 
     Raises:
         ValueError: no number with one of the units ms, s, m, h, d; or not a whole number of

@@ -94,8 +94,8 @@ class Secret:
     def reveal(self) -> str:
         """Return the secret: call it where it is used, and keep it out of state and logs.
 
-        A function calls it in ``open``, on the host where it runs: variables and files must be
-        there. A newline at the end of a file is not part of the secret.
+        A function calls it in ``open``, on the host where it runs: variables and files must exist
+        on this host. A newline at the end of a file is not part of the secret.
 
         Raises:
             SecretError: the variable is not set, or the file cannot be read.

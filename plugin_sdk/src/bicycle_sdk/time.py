@@ -38,15 +38,16 @@ _MS = timedelta(milliseconds=1)
 class WatermarkGenerator(ABC, Generic[T]):
     """A generator of watermarks from the records of one shard in one epoch.
 
-    The runtime copies the object for each shard, task and epoch, so it knows only records of this
-    epoch. The greatest result is kept: a watermark never goes back.
+    The runtime copies the object for each shard, task and epoch, so its attributes contain only
+    facts about records of this epoch. A result below an earlier one is ignored: a watermark never
+    decreases.
     """
 
     @abstractmethod
     def on_event(self, timestamp_ms: int, record: T) -> int | None:
-        """Return the watermark after this record, or None.
+        """Return the watermark after this record, or None for no change.
 
-        Nothing at or before it is expected any more.
+        No record with a time at or before the watermark is expected.
 
         Called on a worker, once per record and attempt, in the order of the shard.
         """
@@ -102,9 +103,9 @@ class WatermarkStrategy(Generic[T]):
         """Return a strategy with watermarks from records.
 
         Args:
-            function: Called with timestamp and record; returns the watermark behind the record,
-                True for its timestamp, None or False for no watermark. Nothing at or before a
-                watermark is expected any more.
+            function: Called with timestamp and record. Returns the watermark after the record, True
+                for the timestamp of the record, or None or False for no change. No record with a
+                time at or before the watermark is expected.
         """
         _check_callable("punctuated", function)
         return WatermarkStrategy(kind="punctuated", generator=function)
@@ -133,7 +134,7 @@ class WatermarkStrategy(Generic[T]):
     def with_idle_timeout(self, timeout: timedelta | int | None) -> WatermarkStrategy[T]:
         """Set the time after which an idle shard no longer holds back others; None: never.
 
-        10 s otherwise. When all shards are silent, event time advances with the clock.
+        The default is 10 s. When all shards are idle, event time advances with the clock.
         """
         if timeout is None:
             return replace(self, idle_timeout_ms=None)
@@ -143,8 +144,8 @@ class WatermarkStrategy(Generic[T]):
         """Pause a source while it is over ``max_drift`` ahead of the slowest of a group.
 
         Args:
-            group: Name of the group; strategies of one job that name it are held together.
-            max_drift: Event time that the source may be ahead, as timedelta or ms.
+            group: Name of the group. All sources of the job with this name belong to it.
+            max_drift: Maximum lead of the source in event time, as timedelta or ms.
         """
         drift_ms = _duration("with_alignment", max_drift, low=0)
         return replace(self, alignment_group=group, max_drift_ms=drift_ms)

@@ -69,14 +69,14 @@ class Connecting(Transforms[T]):
 
         Args:
             key: Returns the lookup key of a row.
-            lookup: Asks: an async function, or an object with ``__call__``, ``open`` and ``close``.
-                It returns None for nothing.
-            function: Makes a result of a row and its answer.
-            how: ``left`` emits rows without an answer with None; ``inner`` does not emit them.
-            timeout: Limit of one answer, all attempts together; then the row has failed.
-            capacity: Questions in flight per subtask.
-            cache: How many answers are kept, and how long; None is ``LookupCache()``.
-            retry: ``retry(n, backoff=…)`` asks again after an exception; None does not.
+            lookup: Returns the data of a key, or None if there is none: an async function, or an
+                object with ``__call__``, ``open`` and ``close``.
+            function: Makes a result of a row and the data.
+            how: ``left`` also emits rows without data, with None; ``inner`` drops them.
+            timeout: Time limit of a lookup, for all attempts together; after it, the row fails.
+            capacity: Lookups in flight per subtask.
+            cache: Number and lifetime of cached results; None is ``LookupCache()``.
+            retry: ``retry(n, backoff=…)`` repeats a lookup after an exception; None does not.
         """
         for part in (key, lookup, function):
             if not callable(part):
@@ -99,14 +99,14 @@ class Connecting(Transforms[T]):
     def merge_by_time(self, *others: DataStream[T], late_to: str | None = None) -> DataStream[T]:
         """Merge streams in the order of event time; equal times in the order of streams.
 
-        A record waits until the watermark has passed it. All records go through one subtask, which
-        an order over all records needs; operators behind it keep the order while they stay in that
-        subtask.
+        A record waits until the watermark reaches it. All records go through one subtask, because
+        only one subtask can order all records. Downstream operators in the same subtask keep the
+        order.
 
         Args:
             others: The other streams.
-            late_to: Side output for records behind the watermark, as ``LateRecord``; they are
-                counted in any case.
+            late_to: Side output for late records, as ``LateRecord``. Late records are always
+                counted.
         """
         streams: list[Any] = [self, *others]
         types = [stream._record_type() for stream in streams]
@@ -150,8 +150,8 @@ class Connecting(Transforms[T]):
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row at once with the row of a small stream, copied to all subtasks.
 
-        This stream needs no shuffle. Of rows of the small one with the same key the last counts;
-        within an epoch they come before the rows of this stream.
+        This stream needs no shuffle. A row of the small stream replaces the earlier row with its
+        key. Within an epoch, the rows of the small stream are processed first.
 
         Args:
             other: The small stream.

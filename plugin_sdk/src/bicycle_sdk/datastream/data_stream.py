@@ -243,8 +243,8 @@ class DataStream(Connecting[T]):
     ) -> DataStream[T]:
         """Send each record to the subtask that a function chooses for its key.
 
-        The stream gets no key by this: state and timers per key need ``key_by``. All operators
-        right behind the call must have the same parallelism.
+        The result has no key: state and timers per key need ``key_by``. All operators directly
+        after the call must have the same parallelism.
 
         Args:
             partitioner: Takes a key and the number ``n`` of subtasks of the next operator, and

@@ -97,7 +97,7 @@ class KeyedStream(KeyedJoins[K, T]):
         Args:
             function: An object of an ``AggregateFunction`` without ``async`` methods: your own, or
                 one of ``bicycle_sdk.windows``.
-            ttl: How long an accumulator lives; None is forever.
+            ttl: Time to live of an accumulator; None keeps it forever.
         """
         # Slow on the start path: only jobs with aggregate functions need it.
         from bicycle_sdk.windows.running import RunningAggregate
@@ -115,7 +115,8 @@ class KeyedStream(KeyedJoins[K, T]):
 
         Args:
             size: Milliseconds or a timedelta, at least 1 ms.
-            offset: Where one of them begins; -8 hours make days of China, for example.
+            offset: Start of one of the windows, relative to 1970-01-01 UTC: -8 hours with a size
+                of one day are the days of China.
         """
         return self._window(windows.tumbling_windows(size, offset=offset))
 
@@ -124,7 +125,7 @@ class KeyedStream(KeyedJoins[K, T]):
     ) -> WindowedStream[K, T]:
         """Assign windows of event time of one size that begin every ``slide``.
 
-        With a slide longer than the size there are gaps, and records in them count nowhere.
+        If the slide is longer than the size, records between two windows are dropped.
         """
         return self._window(windows.sliding_windows(size, slide, offset=offset))
 
@@ -142,8 +143,8 @@ class KeyedStream(KeyedJoins[K, T]):
         Args:
             gap: Milliseconds, a timedelta, or a function that returns the gap of a record.
             min_records: Sessions with fewer records have no result.
-            max_duration: Sessions that are longer are cut: one ends so long after its first record,
-                and the next record of the session begins another one.
+            max_duration: Maximum length of a session: it ends at this time after its first record,
+                and the next record starts another session.
         """
         return self._window(
             windows.session_windows(gap, min_records=min_records, max_duration=max_duration)
@@ -156,7 +157,7 @@ class KeyedStream(KeyedJoins[K, T]):
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Assign windows of ``size`` records of a key by arrival, one every ``slide``.
 
-        A last window that never fills has no result.
+        An incomplete last window has no result.
         """
         # Slow on the start path: only jobs with windows need them.
         from bicycle_sdk.windows.assigners import count_windows

@@ -44,7 +44,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     def connect(self, other: DataStream[V]) -> KeyedConnectedStreams[K, T, V]:
         """Connect this stream with another with equal keys, for one function.
 
-        ``other.broadcast()`` needs no key: all subtasks get its records.
+        ``other.broadcast()`` needs no key: each subtask receives all its records.
 
         Raises:
             StreamDefinitionError: the other has no key, or keys of another type.
@@ -125,24 +125,23 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:
         """Join rows of a key with close times: ``left + lower <= right <= left + upper``.
 
-        The time of a pair is the later of its two times. A row without a match is emitted once the
-        watermark proves that no match can come, with the last time at which a match could have
-        come.
+        The time of a pair is the later of its two times. A row without a match is emitted when the
+        watermark proves that no match can arrive; its time is the last time of a possible match.
 
         Args:
             other: The right side.
-            lower: From a left row to the first right row that matches; negative for earlier ones.
-            upper: To the last one.
+            lower: Smallest time of a matching right row minus the time of the left row, in ms or as
+                a timedelta; negative for earlier rows.
+            upper: Largest such difference.
             function: Makes a result of a left and a right row.
             how: The sides whose rows without a match are emitted, too: ``inner``, ``left``,
                 ``right``, ``full``.
             lower_inclusive: Whether a row exactly at ``lower`` matches.
             upper_inclusive: Whether a row exactly at ``upper`` matches.
-            late_to: Side output for rows behind the watermark, as ``LateRecord``; they are counted
-                in any case.
-            buffer: ``max_buffered``, how many rows of a key each side may keep; beyond it the rows
-                with the oldest times are dropped, match nothing more, and are counted. None keeps
-                all.
+            late_to: Side output for late rows, as ``LateRecord``. Late rows are always counted.
+            buffer: ``max_buffered``, the maximum number of buffered rows per key and side. Beyond
+                it, the rows with the oldest times are dropped and counted. None buffers all rows
+                that can still match.
         """
         first = _signed_ms("lower", lower) + (not lower_inclusive)
         last = _signed_ms("upper", upper) - (not upper_inclusive)
@@ -214,14 +213,15 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         Args:
             other: The right side.
             windows: ``tumbling_windows``, ``sliding_windows`` or ``session_windows`` of
-                ``bicycle_sdk.windows``; sessions are of both sides together.
+                ``bicycle_sdk.windows``; a session contains rows of both sides.
             function: Makes a result of a left and a right row.
             how: The sides whose rows without a match in the window are emitted, too: ``inner``,
                 ``left``, ``right``, ``full``.
-            late_to: Side output for rows whose windows were closed, as ``LateRecord``; they are
-                counted in any case.
-            max_buffered: How many rows of a key each side may keep, in all open windows; beyond it
-                the rows with the oldest times are dropped and counted. None keeps all.
+            late_to: Side output for rows whose windows were closed, as ``LateRecord``. Late rows
+                are always counted.
+            max_buffered: Maximum number of buffered rows per key and side, over all open windows.
+                Beyond it, the rows with the oldest times are dropped and counted. None has no
+                limit.
         """
         options = self._join_options(
             "window_join", other, function, how=how, late_to=late_to, max_buffered=max_buffered
@@ -285,20 +285,20 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row with the last row of the other side whose time is not later.
 
-        A row is emitted when the watermark has passed it, with its own time. So results do not
-        depend on the order of arrival.
+        A row is emitted when the watermark reaches it, and keeps its time. So results do not depend
+        on the order of arrival.
 
         Args:
             other: The right side: prices, rates, versions.
             function: Makes a result of a left and a right row.
-            tolerance: How much earlier the right row may be; None is without a limit.
+            tolerance: Maximum age of the right row, relative to the left row; None has no limit.
             how: ``left`` emits rows without a match, too.
             deleted_when: Returns whether a right row is a deletion, so that no row is valid from
                 its time on.
-            late_to: Side output for rows of both sides behind the watermark, as ``LateRecord``;
-                they are counted in any case.
-            max_buffered: How many rows of a key each side may keep; beyond it the rows with the
-                oldest times are dropped and counted. None keeps all.
+            late_to: Side output for late rows of both sides, as ``LateRecord``. Late rows are
+                always counted.
+            max_buffered: Maximum number of buffered rows per key and side. Beyond it, the rows with
+                the oldest times are dropped and counted. None has no limit.
         """
         options = self._join_options(
             "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left"),
@@ -333,10 +333,11 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row at once with the last arrived row of its key on the other side.
 
-        It needs no event time, and so depends on the order of arrival; ``as_of_join`` does not.
+        The join needs no event time: results depend on the order of arrival. The results of
+        ``as_of_join`` do not.
 
         Args:
-            other: The right side, a table: each row replaces the row before.
+            other: The right side, a table: each row replaces the earlier row of its key.
             function: Makes a result of a left and a right row.
             how: ``left`` emits rows without a match, too.
             deleted_when: Returns whether a right row deletes the current row.

@@ -24,10 +24,10 @@ K = TypeVar("K")
 class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
     """A fold of records into an accumulator, with separate input and result types.
 
-    With ``merge`` it is assumed to be associative: accumulators of parts result in the accumulator
-    of the whole, in any grouping. Records are then folded before they travel to the subtask of
-    their key, and windows share common parts. Without ``merge`` the records of a window are kept
-    and folded when it fires, in the order of event time.
+    ``merge`` must be associative: accumulators of parts of the records must result in the
+    accumulator of all records, however they are grouped. With it, records are aggregated before the
+    shuffle, and overlapping windows share accumulators. Without ``merge`` the records of a window
+    are kept and folded when it fires, in the order of event time.
     """
 
     @abstractmethod
@@ -47,9 +47,9 @@ class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
         """Return the result. Called on a worker whenever a window fires; it must change nothing."""
 
     def merge(self, a: Acc, b: Acc) -> Acc | Awaitable[Acc]:  # noqa: ARG002 - overriders use it
-        """Return the accumulator of both parts; ``a`` may be changed, ``b`` may not.
+        """Return the merged accumulator; ``a`` may be changed, ``b`` may not.
 
-        Called on a worker, any number of times. Leave it out when parts cannot be joined.
+        Called on a worker, any number of times. Do not define it if accumulators cannot be merged.
 
         Raises:
             MergeMissingError: the class does not define this method.
@@ -65,10 +65,11 @@ def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
 class WindowContext(StateAccess, Context, Generic[K]):
     """The context of a ``WindowFunction``: key, window, watermark, two kinds of state.
 
-    ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
-    over repeated firings of the window, and are removed with the window. ``get_value_state`` and
-    its kin return typed states of the key, which all its windows share; they stay until they are
-    cleared or their TTL is over. Standalone both are held by this object.
+    ``get_state``, ``save_state`` and ``delete_state`` keep one value per name, key and window. It
+    is part of the checkpoint, is kept when the window fires repeatedly, and is removed with the
+    window. ``get_value_state`` and similar methods return typed states of the key, which all its
+    windows share, until they are cleared or their TTL ends. Outside of a job, this object contains
+    both.
     """
 
     _window = Window(0, 1)

@@ -52,10 +52,10 @@ class TriggerResult(Enum):
 class TriggerContext(Protocol):
     """The context of a trigger: time, timers and state per key and window.
 
-    A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
-    when input before their time is complete, so that a timer at ``window.end`` fires with the
-    window; processing-time timers fire in the first epoch at or after it. A timer in the past fires
-    in the same epoch.
+    There is one timer per time and kind; setting it again has no effect. Event-time timers fire
+    when input before their time is complete, so a timer at ``window.end`` fires with the window;
+    processing-time timers fire in the first epoch at or after it. A timer in the past fires in the
+    same epoch.
     """
 
     def current_watermark(self) -> int:
@@ -90,8 +90,8 @@ class TriggerContext(Protocol):
 class Trigger(ABC):
     """Decides when a window fires; derive from it for a rule of your own.
 
-    All methods are called on a worker and must not wait for anything. An exception in one of them
-    ends the epoch as a failure: no record is to blame.
+    All methods are called on a worker and must not block. An exception in one of them fails the
+    epoch; ``on_error`` does not apply.
     """
 
     @abstractmethod
@@ -113,10 +113,10 @@ class Trigger(ABC):
     def on_merge(
         self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
     ) -> None:
-        """Set state and timers of a session that several have become.
+        """Set the state and the timers of a session that was merged from several.
 
-        Called before ``on_element`` of the record that joined them. The new window starts without
-        timers and state; a trigger without this method cannot be used with sessions.
+        Called before ``on_element`` of the record that caused the merge. The new window starts
+        without timers and state; a trigger without this method cannot be used with sessions.
 
         Args:
             states: The saved state of each old window, the earliest first.
@@ -165,9 +165,9 @@ class EventTimeTrigger(Trigger):
         return self._with(early=_Pace("early", every=every, count=count), late=self._late)
 
     def late(self, *, every: Duration | None = None, count: int | None = None) -> EventTimeTrigger:
-        """Return a trigger that follows late records at another pace.
+        """Return a trigger that emits results of late records less often.
 
-        Pending results fire when the allowed lateness is over.
+        Results that are still pending are emitted when the allowed lateness ends.
 
         Args:
             every: Processing time from a late record to its result.
@@ -328,7 +328,7 @@ class ProcessingTimeTrigger(Trigger):
 
 
 class ContinuousEventTimeTrigger(Trigger):
-    """Fires at the first multiple of ``interval`` behind each record, and at the end.
+    """Fires at the first multiple of ``interval`` after each record, and at the end.
 
     A window that got no record in an interval does not fire for it.
     """

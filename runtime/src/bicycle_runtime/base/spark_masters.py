@@ -24,16 +24,16 @@ _TIMEOUT_S = 2.0
 def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
     """Return a master's ``url``, ``status``, ``cores`` of live workers, ``workers``.
 
-    No proxy is asked, and no redirection is followed.
+    Proxies are not used, and redirections are not followed.
 
     Args:
-        host: Of its page.
-        port: Of its page.
-        timeout_s: How long one step, such as to connect, may take.
+        host: Host of the page of the master.
+        port: Port of this page.
+        timeout_s: Time limit of one step, such as connecting, in seconds.
 
     Raises:
-        OSError: it does not answer.
-        ValueError: its answer is no JSON object.
+        OSError: the master does not respond.
+        ValueError: the response is not a JSON object.
     """
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=timeout_s)) as page:
         try:

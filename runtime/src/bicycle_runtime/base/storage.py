@@ -98,10 +98,10 @@ class Storage(Protocol):
     def discard_unfinished(self, prefix: str) -> int:
         """Remove unfinished objects of killed writers in the folder ``prefix``.
 
-        No writer may be at work there.
+        No writer may write into the folder during the call.
 
         Returns:
-            How many half-written objects there were.
+            The number of removed objects.
         """
 
 

@@ -51,26 +51,26 @@ def watermark_of(
     finished: Iterable[str],
     clock_ms: int,
 ) -> int:
-    """Return the watermark below some generators. The caller keeps it from going back.
+    """Return the watermark downstream of generators; the caller prevents a decrease.
 
-    1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
-    2. A shard is idle when it has been silent for the idle timeout of its strategy.
-    3. The least watermark of the shards that are not idle counts.
-    4. When all are idle, the shards that were heard last advance with the clock from their last
-       time.
+    1. Generators whose input has ended are ignored; if all have ended, it is ``WATERMARK_MAX``.
+    2. A shard is idle if it had no record for the idle timeout of its strategy.
+    3. The result is the minimum over the shards that are not idle.
+    4. If all shards are idle, the result advances with the clock, from the watermark of the shard
+       with the latest activity.
 
     Args:
-        generators: The generators above the operator.
-        times: The shards of each.
+        generators: The generators upstream of the operator.
+        times: The shards of each generator.
         finished: Generators whose input has ended.
         clock_ms: The job's clock.
     """
-    # 1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
+    # 1. Generators whose input has ended are ignored; if all have ended, it is ``WATERMARK_MAX``.
     above, ended = list(generators), set(finished)
     counting = [spec for spec in above if spec.uid not in ended]
     if not counting:
         return WATERMARK_MAX if above else WATERMARK_MIN
-    # 2. A shard is idle when it has been silent for the idle timeout of its strategy.
+    # 2. A shard is idle if it had no record for the idle timeout of its strategy.
     active: list[int] = []
     idle: list[ShardTime] = []
     for spec in counting:
@@ -80,11 +80,11 @@ def watermark_of(
                 active.append(time.watermark_ms)
             elif time.watermark_ms > WATERMARK_MIN:
                 idle.append(time)
-    # 3. The least watermark of the shards that are not idle counts.
+    # 3. The result is the minimum over the shards that are not idle.
     if active:
         return min(active)
-    # 4. When all are idle, the shards that were heard last advance with the clock from their last
-    # time.
+    # 4. If all shards are idle, the result advances with the clock, from the watermark of the shard
+    # with the latest activity.
     if not idle:
         return WATERMARK_MIN
     heard_ms = max(time.active_ms for time in idle)

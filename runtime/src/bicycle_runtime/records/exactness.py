@@ -148,8 +148,9 @@ def _has_hash(declared: Any) -> bool:
 def fit_of(declared: Any) -> Fit | None:
     """Return the values of an msgspec type that are kept exactly.
 
-    None when values must not be read by the type at all: objects of a class that is an exception,
-    or a dict, as well would not be whole, and end the process when they are looked at.
+    None if values must not be decoded by the type at all, because one of its classes derives from a
+    built-in class such as ``Exception`` or ``dict``: decoded objects would be incomplete, and using
+    them can crash the interpreter.
 
     Example:
         >>> fit = fit_of(tuple[str, float])

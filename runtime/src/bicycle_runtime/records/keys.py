@@ -53,7 +53,7 @@ def encode_key(key: Any) -> bytes:
 
     Args:
         key: ``None``, bool, int, float, str, bytes, Enum, date, datetime, UUID, Decimal,
-            frozenset, a dataclass, or a tuple of these, nested at will.
+            frozenset, a dataclass, or a tuple of these, at any depth.
 
     Returns:
         At least one byte.
@@ -187,8 +187,8 @@ _OBJECT_PARTS: tuple[tuple[type, Callable[[Any], tuple[Any, ...]]], ...] = (
 def key_group(key: bytes, *, group_count: int) -> int:
     """Return the key group of an encoded key.
 
-    The mapping is part of the checkpoint format. It must give the same answer in every
-    process and on every platform, which is why it does not use ``hash()``.
+    The mapping is part of the checkpoint format. It must return the same result in every process
+    and on every platform, so it does not use ``hash()``.
 
     Args:
         key: Encoded key, at least one byte.

@@ -141,12 +141,12 @@ class EpochLedger:
         return None
 
     def doubt(self, path: str) -> None:
-        """Put aside the epochs that use a state file, if it is damaged.
+        """Mark the epochs that use a state file as damaged, if the file is damaged.
 
-        The next start uses the newest epoch without this part.
+        The next start uses the newest epoch without this file.
 
         Raises:
-            NO_EPOCH_READABLE: all retained epochs have it; no epoch is put aside.
+            NO_EPOCH_READABLE: all retained epochs use the file; no epoch was marked.
             LEASE_LOST: another driver has taken over; nothing was changed.
         """
         with self._lock:
@@ -203,11 +203,11 @@ class EpochLedger:
     def collect(self, *, now_ms: int = 0) -> None:
         """Delete manifests beyond the retained ones, and the files that only they needed.
 
-        The manifest is removed first, so that no manifest ever names a removed file: the next start
-        sweeps the rest after a crash.
+        The manifest is deleted first, so that no manifest names a deleted file. After a crash, the
+        next start deletes the remaining files.
 
         Args:
-            now_ms: Wall clock, against which the age of epochs counts.
+            now_ms: Current time in ms since 1970, from which the age of epochs is computed.
 
         Raises:
             LEASE_LOST: another driver has taken over; nothing more was deleted.

@@ -26,13 +26,14 @@ _FIRST_RECORDS = 1_000
 def preview(env: GraphDraft, vertex_id: str, n: int) -> list[Any]:
     """Run the graph up to a vertex, and return its first records.
 
-    Sources really read, from their beginning; nothing is written but temporary files. Input is
-    taken until there are enough records or it ends; a source that waits for input is waited for.
+    Sources read their real input from its start; only temporary files are written. The run ends
+    when there are enough records, or when the input ends. If a source waits for input, the call
+    waits, too.
 
     Args:
-        env: The environment that the streams are built on.
+        env: The environment of the streams.
         vertex_id: The vertex.
-        n: How many records at most, 0 or more.
+        n: Maximum number of records, 0 or more.
     """
     graph = add_taps(part_before(env.build_graph("preview"), vertex_id), [vertex_id])
     bundle = bundle_of_graph(graph, used_payloads(graph, env.payloads))

@@ -187,7 +187,7 @@ class EpochLoop:
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input, in which sinks close open files, and publish it.
 
-        At the end of all input event time ends, too: waiting timers and windows fire.
+        If all input has ended, event time advances to its end: timers and windows fire.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.

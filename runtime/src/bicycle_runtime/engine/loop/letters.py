@@ -42,7 +42,7 @@ class LetterLoop(Protocol):
 def replay_letters(loop: LetterLoop, letters: Sequence[LetterOrder]) -> int:
     """Replay letters to their operators in a separate epoch, and publish it.
 
-    A failure before it is sealed is an error, and the job continues as before.
+    If the epoch fails before it is sealed, the job continues as before.
 
     Returns:
         The number of the epoch.

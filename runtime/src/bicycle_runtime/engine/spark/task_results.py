@@ -145,12 +145,12 @@ def divide(blocks: Any, count: int, target_of: Callable[[int], int], memory_mb: 
 
 
 def broadcast_to_jobs(context: Any, value: bytes) -> Any:
-    """Return the broadcast of a value that many jobs use: it knows its number.
+    """Return the broadcast of a value for many jobs, with a cached number.
 
-    PySpark would ask Java for it in each stage of a job.
+    Without the cached number, PySpark would request it from Java in each stage of a job.
 
     Args:
-        context: Of Spark.
+        context: The Spark context.
         value: The value.
     """
     broadcast = context.broadcast(value)

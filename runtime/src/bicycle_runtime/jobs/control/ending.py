@@ -44,17 +44,17 @@ def stop_job(
 ) -> JobStatus:  # fmt: skip
     """Request a job to stop after its epoch, and wait for its end.
 
-    One that has ended is left alone. One that is paused counts as stopped from now on.
+    A job that has ended is left unchanged. A paused job becomes a stopped job.
 
-    Processes of it that were stopped by a signal are continued, or they would never see the
-    request. A job that does not end in its time for stopping is ended by force: its sealed epochs
-    stay, and the status names the threads that kept it.
+    Processes of the job that are suspended by a signal are resumed, because they could not handle
+    the request. A job that does not end within its stop timeout is killed: its sealed epochs are
+    kept, and the status names the threads that were still running.
 
     Args:
-        home: Where jobs are kept.
+        home: The home of the job.
         name: The job's id.
-        clock: For the last word about a job that was ended by force.
-        waited_ms: How much of its time for stopping the job has used before.
+        clock: Clock for the final status of a job that was killed.
+        waited_ms: Time of the stop timeout that has already passed, in ms.
 
     Returns:
         The last status.
@@ -101,11 +101,11 @@ def _stop(home: Home, status: JobStatus, clock: Clock, *, waited_ms: int = 0) ->
 
 
 def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
-    """End a job at once, with all its processes. One that has ended is left alone.
+    """Kill all processes of a job; a job that has ended is left unchanged.
 
     A paused job has no processes, and is CANCELED.
 
-    The last sealed epoch stays; later work never happened.
+    Sealed epochs are kept; the results of the running epoch are discarded.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.

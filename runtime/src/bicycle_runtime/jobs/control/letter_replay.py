@@ -130,15 +130,17 @@ def ask_for_replay(
 ) -> LetterReplay:  # fmt: skip
     """Request a running job to replay letters to their operators, and wait.
 
-    They go in parts of 200 letters, or 4 MiB, each an epoch; a part is replayed whole or not.
+    Letters are replayed in groups of at most 200 letters or 4 MiB. Each group is one epoch: all of
+    its letters are replayed, or none.
 
     Args:
-        home: Where jobs are kept.
+        home: The home of the job.
         job: The job's id.
-        letters: Which.
-        timeout_ms: How long is waited for the answer about one part.
-        clock: Measures how long is waited.
-        token: By it a request that is made again, since its answer was lost, is known.
+        letters: The letters.
+        timeout_ms: Time limit for the response about one group, in ms.
+        clock: Clock for the time limit.
+        token: Identifier of the request. A request that is repeated after a lost response has the
+            same token.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.

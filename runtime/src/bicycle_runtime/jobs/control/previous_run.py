@@ -63,17 +63,17 @@ def last_status(folder: JobFolder) -> JobStatus | None:
 
 
 def require_checkpoint(location: JobLocation, former: JobStatus | None, *, is_again: bool) -> None:
-    """Refuse to begin empty where the job has sealed epochs that are no longer there.
+    """Reject a start with empty state if the sealed epochs of the job are missing.
 
-    A finished job may begin again. A first start also takes an empty directory that exists.
+    A finished job may start with empty state. A first start also accepts an empty directory.
 
     Args:
         location: The job.
-        former: The status of its former run; None for a job that never ran.
+        former: The status of the previous run; None for a job that never ran.
         is_again: Whether the start continues a run whose driver died.
 
     Raises:
-        CHECKPOINT_GONE: they are gone; nothing was changed.
+        CHECKPOINT_GONE: the sealed epochs are missing; nothing was changed.
     """
     storage = location.storage
     if former is None or not former.epoch or former.checkpoint != storage.url:

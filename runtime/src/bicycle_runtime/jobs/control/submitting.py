@@ -45,26 +45,26 @@ def submit(
 ) -> JobStatus:  # fmt: skip
     """Start a job in a background process, and wait until its first epoch is sealed.
 
-    An epoch that takes longer than a minute is not waited for; an epoch that fails and is run again
-    is, since the next attempt may be the last. A refused start leaves the status of the job's
-    former run unchanged.
+    The wait ends after a minute within one epoch. If the epoch fails and runs again, the wait
+    continues, because the next attempt may fail the job. A rejected start leaves the status of the
+    previous run unchanged.
 
-    That process has a supervisor, which starts it again when it dies without a last word.
+    A supervisor starts the process again if it dies without a final status.
 
     Args:
         request: The job.
-        home: Where its folder will be.
+        home: The home of the job.
         python: Interpreter of the process.
-        is_trial: Whether the first failure that a restart meets ends the wait.
+        is_trial: Whether the wait ends at the first failure that causes a restart.
 
     Returns:
-        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long;
-        of a trial that failed, RESTARTING.
+        The status: RUNNING; FINISHED if the job has already ended; CREATED if the start takes very
+        long; RESTARTING for a trial that failed.
 
     Raises:
         JobRunningError: a process of this machine runs the job.
-        DRIVER_ENDED: the process ended without a word.
-        BicycleError: whatever made the job fail while it started, or in its first epoch.
+        DRIVER_ENDED: the process ended without a final status.
+        BicycleError: the job failed at its start or in its first epoch.
     """
 
     def begin(folder: JobFolder) -> subprocess.Popen[bytes]:

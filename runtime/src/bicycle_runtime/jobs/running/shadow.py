@@ -46,15 +46,15 @@ def follow_job(
     3. Follow it epoch by epoch, and note how far.
 
     Args:
-        note: Which version of the job that is.
-        folder: The job's.
-        home: Where that is.
+        note: The version that follows.
+        folder: The folder of the job.
+        home: The home of the job.
         services: Clock and random numbers.
-        executor: Runs the tasks; it continues when the shadow is over.
-        is_over: Asked between two epochs.
+        executor: Runs the tasks; it is not stopped when the shadow ends.
+        is_over: Returns whether the shadow must end; called between two epochs.
 
     Raises:
-        BicycleError: the version cannot follow the job, which is noted, too.
+        BicycleError: the version cannot follow the job; the note contains the error, too.
     """
     note.attempt = attempt_id(source=services.source)
     write_shadow(folder, note)

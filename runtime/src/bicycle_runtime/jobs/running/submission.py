@@ -99,13 +99,13 @@ def run_in_turn(
 ) -> None:  # fmt: skip
     """Start Spark, wait for the turn, and run the request in the folder.
 
-    If the folder requests a shadow of the job, it follows the job meanwhile.
+    If the folder requests a shadow of the job, the shadow follows the job until the turn.
 
     Args:
-        executor: The Spark.
-        home: Where the job is.
-        services: Of the driver.
-        folder: The job's.
+        executor: The executor that starts Spark.
+        home: The home of the job.
+        services: The services of the driver.
+        folder: The folder of the job.
         starter: Process id and start time of the process that signals the turn.
     """
     turn, ready = (path(services.supervisor[0]) for path in (folder.turn_path, folder.ready_path))

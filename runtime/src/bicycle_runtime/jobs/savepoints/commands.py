@@ -253,11 +253,11 @@ def open_origin(url: str) -> AdoptedEpoch:
 def restore_savepoint(origin: AdoptedEpoch, target: Storage, *, job: str, clock: Clock) -> int:
     """Copy a savepoint into the empty checkpoint directory of a job; return its epoch.
 
-    The job's lock and lease are held meanwhile. See ``begin_with``.
+    The call holds the lock and the lease of the job. See ``begin_with``.
 
     Raises:
-        JobRunningError: the job runs on this machine, or a restore of it is running.
-        LeaseHeldError: so it is on another one.
+        JobRunningError: the job, or a restore of it, runs on this machine.
+        LeaseHeldError: the job, or a restore of it, runs on another machine.
     """
     with _lock(target, job=job, clock=clock):
         return begin_with(origin, target, job=job, clock=clock)

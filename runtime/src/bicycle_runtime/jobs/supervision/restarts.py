@@ -120,14 +120,16 @@ class Restarts:
             )
 
     def delay_ms(self, *, epoch: int, position: str | None = None) -> int | None:
-        """Return how long to wait before the next start; None when the job has to fail.
+        """Return the delay before the next start in ms; None if the job has to fail.
 
-        The first restart comes at once: most errors have passed by then.
+        The first restart is immediate, because most errors are transient.
 
         Args:
-            epoch: The last sealed epoch; progress since the last failure refills the attempts.
-            position: The record on which a function failed, where it is known. Its attempts are not
-                refilled: other sources may make progress beside it.
+            epoch: The last sealed epoch. If it is newer than at the last failure, all attempts are
+                available again.
+            position: The record on which a function failed, if known. Its attempts are counted
+                separately and never reset, because other sources may make progress although this
+                record fails.
         """
         strategy = self._strategy
         if epoch > self._epoch:

@@ -116,41 +116,41 @@ def upgrade_job(
 ) -> dict[str, Any]:  # fmt: skip
     """Upgrade a running job to another version of its plugin.
 
-    1. Plan: the version against the last epoch; one that does not fit changes nothing.
-    2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
-    3. Follow, in blue-green only: the new version runs in the shadow of the former one until it
-       has caught up and proved itself; if it fails, nothing has happened.
-    4. Stop: the former version seals and publishes a last epoch, once the slow part of the new
-       one's start is done.
-    5. Start: the new one continues behind it.
-    6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
-       continues behind the epochs of the new one.
+    1. Plan: compare the version with the last epoch; a version that does not fit changes nothing.
+    2. Save: take a savepoint while the job runs; if its epoch hangs, after the job has stopped.
+    3. Follow, in blue-green only: the new version runs as a shadow of the previous one until it
+       has caught up and is stable; if it fails, the job is not changed.
+    4. Stop: after Spark for the new version has started, the previous version seals and publishes a
+       last epoch.
+    5. Start: the new version continues after this epoch.
+    6. Watch: wait until it has sealed epochs, or has run for a time; if it fails, the previous
+       version continues after the epochs of the new one.
 
     Args:
-        home: Where the job is.
-        job: Its id.
+        home: The home of the job.
+        job: The job's id.
         wanted: The job with the new version.
-        options: How long it is watched, and whether there is a savepoint.
-        token: Identifies this upgrade. With the noted token it continues.
-        clock: Measures how long is waited.
+        options: The time for which it is watched, and whether a savepoint is taken.
+        token: Identifier of this upgrade. An upgrade with the noted token is continued.
+        clock: Clock for time limits.
         start: Starts a job and waits until it runs, as ``submit`` does.
-        prepare: Begins such a start beside the job that runs; None: all of it falls into the gap,
-            and there is no blue-green.
+        prepare: Starts Spark for the new version while the job runs. If None, Spark starts after
+            the job has stopped, and blue-green is not available.
 
     Returns:
-        ``changes`` of the plan, ``plugin_version``, ``epoch`` (the last of the former version),
-        ``savepoint`` (its URL or None), and ``gap_ms`` between the last epoch of the former
-        version and the first of the new one, None when there was no input for one, and the
-        ``strategy``. A job that runs this version already is left alone; then ``changes`` is None.
+        ``changes`` of the plan, ``plugin_version``, ``epoch`` (the last of the previous version),
+        ``savepoint`` (its URL or None), ``gap_ms`` between the last epoch of the previous version
+        and the first of the new one (None if there was no input), and ``strategy``. A job that
+        already runs this version is left unchanged; ``changes`` is then None.
 
     Raises:
-        UPGRADE_UNDERWAY: another upgrade of the job is not over.
-        STATE_WOULD_BE_LOST: the version does not fit the state; the job runs on.
-        BLUE_GREEN_REFUSED: the version does not read the input of the job; the job runs on.
-        SHADOW_FAILED: it did not get through following the job, of which nothing was changed.
-        UPGRADE_FAILED: it failed, and the former one runs again.
-        UPGRADE_STUCK: it failed, and the former one cannot run either.
-        BicycleError: why the version cannot even be planned; the job runs on.
+        UPGRADE_UNDERWAY: another upgrade of the job has not ended.
+        STATE_WOULD_BE_LOST: the version does not fit the state; the job continues.
+        BLUE_GREEN_REFUSED: the version does not read the input of the job; the job continues.
+        SHADOW_FAILED: the version failed while it followed the job, which was not changed.
+        UPGRADE_FAILED: the version failed, and the previous one runs again.
+        UPGRADE_STUCK: the version failed, and the previous one cannot run either.
+        BicycleError: the version cannot be planned; the job continues.
     """
     note = read_upgrade(home, job)
     if note is not None and note.token != token:
@@ -162,7 +162,8 @@ def upgrade_job(
             "savepoint": None, "gap_ms": None, "strategy": options.strategy,
         }  # fmt: skip
     if note is None:
-        # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
+        # 1. Plan: compare the version with the last epoch; a version that does not fit changes
+        # nothing.
         note = _plan(home, job, wanted, token=token, strategy=options.strategy)
         write_upgrade(home, job, note)
     upgrade = _Upgrade(home, job, note, options, clock=clock, start=start, prepare=prepare)
@@ -231,7 +232,8 @@ class _Upgrade:
         }
 
     def _save(self) -> None:
-        # 2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
+        # 2. Save: take a savepoint while the job runs; if its epoch hangs, after the job has
+        # stopped.
         if not self._options.skip_savepoint:
             try:
                 self._take_savepoint(is_hopeless=self._hangs)
@@ -262,8 +264,8 @@ class _Upgrade:
         return round((self._clock.monotonic() - self._began) * 1_000)
 
     def _follow(self, following: Following) -> None:
-        # 3. Follow, in blue-green only: the new version runs in the shadow of the former one until
-        #    it has caught up and proved itself; if it fails, nothing has happened.
+        # 3. Follow, in blue-green only: the new version runs as a shadow of the previous one until
+        # it has caught up and is stable; if it fails, the job is not changed.
         note, options = self._note, self._options
         if note.step == "stop" and not job_status(self._home, self._job).state.is_final:
             self._to("follow")  # Its process has ended while it had to stop the job.
@@ -276,9 +278,9 @@ class _Upgrade:
     def _go_on(self) -> None:
         note = self._note
         if note.step == "stop":
-            # 4. Stop: the former version seals and publishes a last epoch, once the slow part of
-            # the new one's start is done. A job that hangs has used a part of its time, and is
-            # stopped at once.
+            # 4. Stop: after Spark for the new version has started, the previous version seals and
+            # publishes a last epoch. A job that hangs has already used a part of its stop timeout,
+            # and is stopped at once.
             if self._following is None and self._prepare is not None and not self._is_hung:
                 self._ahead = self._prepare()
                 self._ahead.wait()
@@ -292,11 +294,11 @@ class _Upgrade:
                 self._ahead = self._following.ahead
             self._to("start")
         if note.step == "start":
-            # 5. Start: the new one continues behind it.
+            # 5. Start: the new version continues after this epoch.
             self._begin(JobRequest.from_json(note.wanted), is_trial=True)
             self._to("watch")
-        # 6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
-        # continues behind the epochs of the new one.
+        # 6. Watch: wait until it has sealed epochs, or has run for a time; if it fails, the
+        # previous version continues after the epochs of the new one.
         self._watch()
 
     def _begin(self, request: JobRequest, *, is_trial: bool) -> None:

@@ -186,12 +186,12 @@ class ColumnFold:
     def add(self, assigned: KeyedFrame, values: Mapping[int, Vector]) -> bool:
         """Add records; return whether columns could fold them.
 
-        They must be folded one by one when an int has more than 64 bits or a sum might have, or
-        when values have a type that columns do not fold.
+        The caller must fold the records one by one if an int or a sum may need more than 64 bits,
+        or if values have a type that columns do not fold.
 
         Args:
             assigned: The records.
-            values: Results of selectors, by the place of their first aggregate.
+            values: Results of selectors, by the index of their first aggregate.
         """
         frame, selected = assigned.frame, self._select(values)
         if selected is None:

@@ -235,10 +235,10 @@ def unpacked_values(several: Sequence[PackedValues]) -> Any:
 def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     """Return distinct keys, the group of each, and the index of each row's key.
 
-    Keys are sorted by key group, and within one in the order in which windows fire.
+    Keys are sorted by key group, and within a key group in the order in which windows fire.
 
     Args:
-        keys: By row.
+        keys: The key of each row.
         groups: The key group of each row.
     """
     np = numpy()

@@ -26,10 +26,10 @@ _KNOWN_MAX = 256
 def direct(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the plain function of an ``async`` function without ``await``, or None.
 
-    It must be called at the place of the await: the body may read the running loop.
+    Call it instead of the ``await``, on the event loop, because its body may read the running loop.
 
     Returns:
-        None for any other function.
+        The plain function; None for any other function.
     """
     called = function.__func__ if isinstance(function, MethodType) else function
     plain = _plain(called) if isinstance(called, FunctionType) else None

@@ -202,10 +202,10 @@ class RecordPolicy:
             )
 
     def check_rate(self) -> None:
-        """Fail the epoch when a larger share of its records failed than allowed.
+        """Fail the epoch if the share of its failed records exceeds ``max_error_rate``.
 
-        A single failure is not significant among fewer records than would allow for one: while
-        epochs are that small, they count together.
+        Epochs with fewer than ``1 / max_error_rate`` records are counted together, and a single
+        failure among them is allowed.
 
         Raises:
             ErrorRateError: the share is larger than ``max_error_rate``.

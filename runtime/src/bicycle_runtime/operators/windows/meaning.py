@@ -20,11 +20,11 @@ __all__ = ["complete_end", "due_rules", "window_settings"]
 def complete_end(plan: WindowPlan, watermark: int) -> int:
     """Return the latest end at which a window is complete.
 
-    Nothing at or before the watermark W comes any more, so windows ``[start, W + 1)`` are complete.
-    A session is not: a record at its very end touches it, and would make it longer.
+    No record at or before the watermark W is expected, so windows ``[start, W + 1)`` are complete.
+    Sessions ``[start, W + 1)`` are not: a record at their end would touch and extend them.
 
     Args:
-        plan: The window.
+        plan: The plan of the windows.
         watermark: The watermark in ms.
     """
     if isinstance(plan.assigner, SessionWindows):

@@ -284,26 +284,26 @@ def install_plugin(
     home: Home, facts: InstallFacts, *, clock: Clock, build: BuildLimits | None = None,
     extraction: ExtractionLimits | None = None,
 ) -> tuple[UploadedPlugin, bool]:  # fmt: skip
-    """Build the environment of received files, and try its plugins in child processes.
+    """Build the environment of received files, and load each plugin in a process.
 
-    Nothing is left of an upload that fails.
+    All files of a failed upload are removed.
 
     Args:
         home: The home.
         facts: From ``Plugins.receive``.
         clock: The time of day.
-        build: Bounds of the build; the defaults when None.
-        extraction: Bounds of each try; the defaults when None.
+        build: Limits of the build; None selects the defaults.
+        extraction: Limits of loading a plugin; None selects the defaults.
 
     Returns:
-        The plugin, and whether it was not there before.
+        The plugin, and whether it is new.
 
     Raises:
-        UPLOAD_GONE: the files are not there any more.
+        UPLOAD_GONE: the files no longer exist.
         ENVIRONMENT_NOT_BUILT: the installer failed.
         LOCK_INCOMPLETE: the lock file lacks a library.
-        ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
-        BicycleError: a plugin cannot be loaded; it says where and why.
+        ENVIRONMENT_CONFLICT: the plugin and the runtime require different versions of a library.
+        BicycleError: a plugin cannot be loaded; the error names the line and the reason.
     """
     path, upload = _folder(home) / facts.digest, _folder(home) / _UPLOADS / facts.digest
     if _is_kept(path):

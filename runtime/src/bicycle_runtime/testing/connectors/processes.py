@@ -61,12 +61,12 @@ def read_elsewhere(
 def find_steps(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
     """Run ``act`` in a fork, and return the steps at which to kill a process.
 
-    A line that runs again and again, such as for each file, counts the first two times and the
-    last.
+    If a line runs repeatedly, such as once per file, its first two runs and its last run are
+    included.
 
     Args:
         act: The action.
-        modules: Ends of the paths of the modules whose lines count.
+        modules: Suffixes of the paths of modules. Only lines of these modules count.
 
     Returns:
         Steps for ``kill_at``: lines counted from 1, in the order in which they run.
