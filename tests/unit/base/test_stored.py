@@ -1,16 +1,29 @@
 """Small JSON files with a format version: a newer one is refused, one without is the first."""
 
 import json
+import os
+import zlib
 
 import msgspec
 import pytest
 
 from bicycle_runtime.base.errors import STORED_NEWER
+from bicycle_runtime.base.process_identity import ProcessIdentity
 from bicycle_runtime.base.stored import STORED_VERSION, decode_stored, encode_stored
+from bicycle_runtime.connectors.files.ownership import OutputOwner
+from bicycle_runtime.connectors.kafka.marker import Marker
 from bicycle_runtime.jobs.control.dead_letters import dead_letters, replayed_letters
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.shadow_note import ShadowNote, followed_epoch, read_shadow, write_shadow
+from bicycle_runtime.jobs.status import RestartNote, write_status
 from bicycle_runtime.jobs.upgrading.notes import former_request, require_no_upgrade
+from bicycle_runtime.recovery.lease import LeaseHolder
+from bicycle_runtime.service.address import (
+    address_file,
+    read_address,
+    service_folder,
+    write_address,
+)
 from bicycle_runtime.service.plugins.uploaded_plugins import find_uploaded, uploaded_plugins
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from tests.raising import raises
@@ -98,3 +111,57 @@ def test_newer_dead_letters_are_refused_with_their_line(home):
     (folder / "replayed/part-1.jsonl").write_bytes(newer(b'{"letter": "l", "epoch": 1}') + b"\n")
     with raises(STORED_NEWER):
         replayed_letters(folder)
+
+
+def test_newer_marks_of_outputs_leases_and_epochs_are_refused():
+    process = ProcessIdentity(host="h", space="s", pid=1, started=2)
+    owner = OutputOwner(job="j", folder="f", process=process, since_ms=1, token="t")
+    lease = LeaseHolder(
+        number=1, job="j", process=process, since_ms=1, beat_ms=1, token="t", is_contested=False
+    )
+    unchecked = json.loads(newer(lease.to_bytes()))
+    del unchecked["crc32"]
+    checked = {**unchecked, "crc32": zlib.crc32(json.dumps(unchecked, sort_keys=True).encode())}
+    marker = Marker(identity="i", epoch=3).to_bytes()
+    for data, kind in (
+        (newer(owner.to_bytes()), OutputOwner),
+        (json.dumps(checked).encode(), LeaseHolder),
+        (marker.replace(b'"version": 1', b'"version": 2'), Marker),
+    ):
+        with raises(STORED_NEWER, match="the-file") as caught:
+            kind.from_bytes(data, path="the-file")
+        assert caught.value.facts["found"] == STORED_VERSION + 1
+
+
+def test_an_owner_of_an_output_without_a_version_is_of_the_first():
+    process = ProcessIdentity(host="h", space="s", pid=1, started=2)
+    owner = OutputOwner(job="j", folder="f", process=process, since_ms=1, token="t")
+    data = json.loads(owner.to_bytes())
+    del data["format_version"]
+
+    assert OutputOwner.from_bytes(json.dumps(data).encode(), path="f") == owner
+
+
+def test_the_address_of_a_newer_service_is_refused(home):
+    service_folder(home).mkdir(parents=True)
+    write_address(home, "http://here", is_open=True, grpc=None)
+    found = read_address(home)
+    assert (found["url"], found["pid"], found["is_open"]) == ("http://here", os.getpid(), True)
+
+    file = address_file(home)
+    file.write_bytes(newer(file.read_bytes()))
+    with raises(STORED_NEWER):
+        read_address(home)
+
+
+def test_a_restart_in_a_status_of_an_earlier_version_has_its_position(home):
+    folder = put_job(home, checkpoint=str(home.path / "checkpoints/job"))
+    status = folder.status()
+    note = RestartNote(time_ms=1, code="c", message="m", epoch=2, attempt=1, position="line 3")
+    status.restarts = [note]
+    write_status(folder.status_path, status)
+    data = folder.status_path.read_bytes()
+    assert b'"place"' not in data
+    folder.status_path.write_bytes(data.replace(b'"position": "line 3"', b'"place": "line 3"'))
+
+    assert folder.status().restarts == [note]

@@ -149,8 +149,8 @@ def test_a_mark_reads_back_as_it_was_written():
         job="j", folder="s3://b/j/connectors/v", process=HERE, since_ms=1, token="t"
     )
 
-    assert OutputOwner.from_bytes(owner.to_bytes()) == owner
-    assert OutputOwner.from_bytes(b"{}") is None
+    assert OutputOwner.from_bytes(owner.to_bytes(), path="f") == owner
+    assert OutputOwner.from_bytes(b"{}", path="f") is None
 
 
 def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):

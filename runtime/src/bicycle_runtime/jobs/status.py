@@ -199,6 +199,12 @@ class RestartNote(msgspec.Struct, kw_only=True):
     position: str | None = None
     operator: str | None = None
     subtask: int | None = None
+    # The former name of ``position``, in files of earlier versions.
+    place: str | msgspec.UnsetType | None = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.place is not msgspec.UNSET:
+            self.position, self.place = self.position or self.place, msgspec.UNSET
 
 
 class EndedWorker(msgspec.Struct, kw_only=True):

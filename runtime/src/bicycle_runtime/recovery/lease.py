@@ -31,6 +31,7 @@ from bicycle_runtime.base.storage import (
     Storage,
     StorageError,
 )
+from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD, refuse_newer
 from bicycle_runtime.layouts.paths import (
     LEASE,
     LEASE_BEAT,
@@ -46,7 +47,6 @@ from bicycle_sdk.logging import log_event
 __all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
 
 _LOG = logging.getLogger(__name__)
-_FORMAT_VERSION = 1
 WATCH_BEATS = 4
 _LOOKS_PER_BEAT = 4
 _ROUNDS_MAX = 8
@@ -102,18 +102,21 @@ class LeaseHolder:
 
     def to_bytes(self) -> bytes:
         """Return one line of JSON, with format version and checksum."""
-        data = {"format_version": _FORMAT_VERSION, **asdict(self)}
+        data = {VERSION_FIELD: STORED_VERSION, **asdict(self)}
         return json.dumps({**data, "crc32": _checksum(data)}, sort_keys=True).encode() + b"\n"
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> LeaseHolder | None:
-        """Read the result of ``to_bytes``, or return None for damage or another version."""
+    def from_bytes(cls, data: bytes, *, path: str) -> LeaseHolder | None:
+        """Read the result of ``to_bytes``, or return None for damage.
+
+        Raises:
+            STORED_NEWER: a newer version of the runtime wrote the file ``path``.
+        """
         try:
             fields = json.loads(data)
             if fields.pop("crc32") != _checksum(fields):
                 return None
-            if fields.pop("format_version") != _FORMAT_VERSION:
-                return None
+            refuse_newer(fields.pop(VERSION_FIELD), path=path)
             return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
@@ -316,7 +319,10 @@ class Lease:
 
     def _holder(self, number: int) -> LeaseHolder | None:
         try:
-            return LeaseHolder.from_bytes(self._storage.read(_path(number))) if number else None
+            if not number:
+                return None
+            path = f"{self._storage.url}/{_path(number)}"
+            return LeaseHolder.from_bytes(self._storage.read(_path(number)), path=path)
         except ObjectMissingError:
             return None
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
-from bicycle_runtime.base.processes import is_alive
+import msgspec
+
+from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.processes import is_alive, start_ticks
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["read_address", "service_folder"]
+__all__ = ["address_file", "read_address", "service_folder", "write_address"]
 
 
 def service_folder(home: Home) -> Path:
@@ -17,14 +21,35 @@ def service_folder(home: Home) -> Path:
     return home.path / "service"
 
 
-def read_address(home: Home) -> dict[str, Any] | None:
-    """Return ``url``, ``pid`` and ``started`` of a home's service, or None.
+def address_file(home: Home) -> Path:
+    """Return the file with the address of a home's service."""
+    return service_folder(home) / "address.json"
 
-    ``is_open`` tells whether it lets commands of this machine in without a token.
+
+def write_address(home: Home, url: str, *, is_open: bool, grpc: str | None) -> None:
+    """Write the address of this process, which is the service of a home.
+
+    Args:
+        home: The home.
+        url: Of the REST API and the pages.
+        is_open: Whether commands of this machine need no token.
+        grpc: The address of the gRPC server, if there is one.
     """
+    own = os.getpid()
+    facts = {"url": url, "pid": own, "started": start_ticks(own), "is_open": is_open, "grpc": grpc}
+    replace_file(address_file(home), encode_stored(facts))
+
+
+def read_address(home: Home) -> dict[str, Any] | None:
+    """Return the address of a home's running service, or None.
+
+    Raises:
+        STORED_NEWER: a newer version of the runtime wrote it.
+    """
+    path = address_file(home)
     try:
-        found = json.loads((service_folder(home) / "address.json").read_bytes())
+        found = decode_stored(path.read_bytes(), dict[str, Any], path=str(path))
         is_there = is_alive(int(found["pid"]), int(found["started"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
         return None
-    return dict(found) if is_there else None
+    return found if is_there else None

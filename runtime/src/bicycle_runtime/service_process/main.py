@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import gc
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,14 +19,12 @@ from pathlib import Path
 from ssl import SSLContext
 
 from bicycle_runtime.api.application import build_application
-from bicycle_runtime.base.files import replace_file
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.listening.doors import Doors, missing_of
 from bicycle_runtime.listening.http_server import serve
-from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.address import address_file, write_address
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
@@ -69,14 +66,11 @@ async def _serve(
     home: Home, listener: ListeningSocket, host: str, *, doors: Doors, context: SSLContext | None
 ) -> None:
     hosts = hosts_of(listener, host, names=doors.names, is_tls=context is not None)
-    address = service_folder(home) / "address.json"
-    own = os.getpid()
     url = f"{'http' if context is None else 'https'}://{hosts[0]}"
 
     def tell(grpc: str | None) -> None:
         is_open = not doors.needs_login and context is None
-        facts = {"url": url, "pid": own, "started": start_ticks(own), "is_open": is_open}
-        replace_file(address, json.dumps({**facts, "grpc": grpc}).encode())
+        write_address(home, url, is_open=is_open, grpc=grpc)
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
@@ -100,7 +94,7 @@ async def _serve(
         finally:
             service.closing.set()
             with suppress(FileNotFoundError):
-                address.unlink()
+                address_file(home).unlink()
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, StorageError
+from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD, refuse_newer
 from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.contract import DriverServices
 from bicycle_sdk.errors import BicycleError
@@ -51,20 +52,25 @@ class OutputOwner:
 
     def to_bytes(self) -> bytes:
         """Return one line of JSON; ``from_bytes`` is the inverse."""
-        fields = asdict(self)
+        fields = {VERSION_FIELD: STORED_VERSION, **asdict(self)}
         fields["place"] = fields.pop("folder")
         return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> OutputOwner | None:
-        """Read a mark; None when a power cut has damaged it, and with it ended its owner."""
+    def from_bytes(cls, data: bytes, *, path: str) -> OutputOwner | None:
+        """Read a mark; None when a power cut has damaged it, and with it ended its owner.
+
+        Raises:
+            STORED_NEWER: a newer version of the runtime wrote the file ``path``.
+        """
         try:
             found = json.loads(data)
+            refuse_newer(found.get(VERSION_FIELD, STORED_VERSION), path=path)
             found["folder"] = found["place"]
             # Another version may note more: it is still an owner.
             fields = {name: found[name] for name in cls.__dataclass_fields__}
             return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def gives_way_to(self, other: OutputOwner) -> bool:
@@ -161,7 +167,8 @@ class OutputClaim:
 
     def _find_owner(self) -> OutputOwner | None:
         try:
-            return OutputOwner.from_bytes(self._storage.read(self._name))
+            path = f"{self._storage.url}/{self._name}"
+            return OutputOwner.from_bytes(self._storage.read(self._name), path=path)
         except ObjectMissingError:
             return None
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from bicycle_runtime.base.stored import STORED_VERSION, refuse_newer
 from bicycle_runtime.connectors.kafka.access import is_of_group
 from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
@@ -48,17 +49,23 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """Return the value of the record; ``from_bytes`` is the inverse."""
-        return json.dumps({"version": 1, "identity": self.identity, "epoch": self.epoch}).encode()
+        return json.dumps(
+            {"version": STORED_VERSION, "identity": self.identity, "epoch": self.epoch}
+        ).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Marker:
-        """Return the marker that a record holds.
+    def from_bytes(cls, data: bytes, *, path: str) -> Marker:
+        """Return the marker in a record of the partition ``path``.
 
         Raises:
+            STORED_NEWER: a newer version of the runtime wrote it.
             ValueError: it is no marker.
         """
         found = json.loads(data)
-        if not isinstance(found, dict) or found.get("version") != 1:
+        version = found.get("version") if isinstance(found, dict) else None
+        if isinstance(version, int):
+            refuse_newer(version, path=path)
+        if version != STORED_VERSION:
             raise ValueError(f"{data[:100]!r} is not an epoch marker")
         return cls(identity=str(found["identity"]), epoch=int(found["epoch"]))
 
@@ -146,7 +153,7 @@ class MarkerReader:
             start = max(low, end - reach)
             data = self._last_record(consumer, TopicPartition(self._topic, partition, start))
             if data is not None:
-                return Marker.from_bytes(data)
+                return Marker.from_bytes(data, path=f"{self._topic}/{partition}")
             if start == low:
                 break
             reach *= 2
