@@ -10,9 +10,10 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.connectors.kafka import cluster, consuming
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
-from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
+from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError, KafkaTopicRecreatedError
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.contract import Budget
+from bicycle_runtime.jobs.supervision.restarts import may_pass
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import ONE, feed, values
@@ -246,6 +247,34 @@ def test_a_topic_that_is_created_again_while_the_job_runs_is_an_error_by_default
     with pytest.raises(KafkaOffsetsLostError) as caught:
         run.drain(count=1)
     assert (caught.value.facts["next"], caught.value.facts["high"]) == (5, 30)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "fail"])
+def test_an_epoch_with_messages_of_a_topic_created_again_is_not_sealed(
+    kafka_broker, kafka_admin, topic, reading, policy
+):
+    """The topic is exchanged within the second between two comparisons of its id."""
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], on_data_loss=policy))
+    see_messages(run)
+    run.reader.close()  # It has fetched ahead.
+    made_anew(kafka_admin, name, 30, kafka_broker)
+
+    epoch = run.read(ONE)
+    assert epoch.values == [f"new {number}" for number in range(5, 20)]
+    if policy == "fail":
+        with pytest.raises(KafkaOffsetsLostError):
+            run.seal(epoch)
+        return
+    with pytest.raises(KafkaTopicRecreatedError) as caught:
+        run.seal(epoch)
+    assert may_pass(caught.value)
+    assert run.offsets == {f"{name}/0": 5}
+
+    run.restart()
+    found = values(run.drain(count=30 if policy == "earliest" else 0))
+    assert found == ([f"new {number}" for number in range(30)] if policy == "earliest" else [])
 
 
 def test_a_deleted_topic_is_a_loss_only_after_a_while(kafka_broker, kafka_admin, topic, reading):

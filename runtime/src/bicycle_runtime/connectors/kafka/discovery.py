@@ -6,7 +6,8 @@ topics of the pattern) begins at its earliest offset, so that nothing of it is l
 
 A removal by retention is certain at once, and so is a topic that was deleted and created again
 (with another id). Ids are compared at each look, once a second while there is input, and at once
-when an end moves back, a partition is missing, or a task cannot read its slice. An end before our
+when an end moves back, a partition is missing, or a task cannot read its slice, and before an epoch
+with messages is sealed. An end before our
 position, or an unknown partition, may be a broker that just starts: only after a while it is taken
 for a loss.
 """
@@ -16,13 +17,14 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
     KafkaOffsetsLostError,
+    KafkaTopicRecreatedError,
 )
 from bicycle_runtime.connectors.kafka.options import (
     StartingOffsets,
@@ -194,6 +196,26 @@ class Discovery:
             query, self._identities = self._identities, None
             if self._find_changes(query.result()):
                 self._next_look_s = now_s
+
+    def require_unchanged(self, topics: Iterable[str]) -> None:
+        """Compare the ids of topics that an epoch has read, before the epoch is sealed.
+
+        Without a response within 50 ms, the comparison at the next poll has to find a change.
+
+        Raises:
+            KafkaTopicRecreatedError: a topic was created again.
+            KafkaOffsetsLostError: likewise, and the policy is to fail.
+        """
+        if not (names := sorted(topics)):
+            return
+        query = self._cluster.ask_identities(names)
+        if not query.is_done(_IDENTITY_WAIT_S):
+            return
+        self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
+        if changed := sorted(self._find_changes(query.result())):
+            if self._options.on_data_loss == "fail":
+                self.look()
+            raise KafkaTopicRecreatedError(vertex=self._vertex, topic=changed[0])
 
     def _check_positions(
         self,

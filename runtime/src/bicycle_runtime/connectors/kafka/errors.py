@@ -112,6 +112,17 @@ KAFKA_BATCH_DAMAGED = BicycleError.row(
 )
 
 
+class KafkaTopicRecreatedError(BicycleError):
+    """A topic was deleted and created again while an epoch read it."""
+
+    code = "BIC-1758"
+    message = (
+        "vertex {vertex!r}: topic {topic!r} was deleted and created again while an epoch read it; "
+        "the epoch was not sealed"
+    )
+    fix = "the job starts again, and continues with the new topic as on_data_loss says"
+
+
 # Errors of the Kafka sink: BIC-1765 to BIC-1779.  Errors raised behind the seal of an epoch
 # describe the state: its output is safe in checkpoint storage, and is published at the next start.
 
