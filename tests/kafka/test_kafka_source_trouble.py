@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.connectors.kafka import cluster, consuming
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
-from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError, KafkaTopicRecreatedError
+from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError, KafkaTopicReplacedError
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.contract import Budget
 from bicycle_runtime.jobs.supervision.restarts import may_pass
@@ -267,7 +267,7 @@ def test_an_epoch_with_messages_of_a_topic_created_again_is_not_sealed(
         with pytest.raises(KafkaOffsetsLostError):
             run.seal(epoch)
         return
-    with pytest.raises(KafkaTopicRecreatedError) as caught:
+    with pytest.raises(KafkaTopicReplacedError) as caught:
         run.seal(epoch)
     assert may_pass(caught.value)
     assert run.offsets == {f"{name}/0": 5}

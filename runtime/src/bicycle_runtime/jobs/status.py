@@ -199,12 +199,15 @@ class RestartNote(msgspec.Struct, kw_only=True):
     position: str | None = None
     operator: str | None = None
     subtask: int | None = None
-    # The former name of ``position``, in files of earlier versions.
-    place: str | msgspec.UnsetType | None = msgspec.UNSET
+    # Of files of earlier versions, where ``position`` has another name.
+    former_position: str | msgspec.UnsetType | None = msgspec.field(
+        default=msgspec.UNSET, name="place"
+    )
 
     def __post_init__(self) -> None:
-        if self.place is not msgspec.UNSET:
-            self.position, self.place = self.position or self.place, msgspec.UNSET
+        if self.former_position is not msgspec.UNSET:
+            self.position = self.position or self.former_position
+            self.former_position = msgspec.UNSET
 
 
 class EndedWorker(msgspec.Struct, kw_only=True):

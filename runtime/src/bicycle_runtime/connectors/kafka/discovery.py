@@ -24,7 +24,7 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
     KafkaOffsetsLostError,
-    KafkaTopicRecreatedError,
+    KafkaTopicReplacedError,
 )
 from bicycle_runtime.connectors.kafka.options import (
     StartingOffsets,
@@ -197,13 +197,13 @@ class Discovery:
             if self._find_changes(query.result()):
                 self._next_look_s = now_s
 
-    def require_unchanged(self, topics: Iterable[str]) -> None:
+    def require_same_topics(self, topics: Iterable[str]) -> None:
         """Compare the ids of topics that an epoch has read, before the epoch is sealed.
 
         Without a response within 50 ms, the comparison at the next poll has to find a change.
 
         Raises:
-            KafkaTopicRecreatedError: a topic was created again.
+            KafkaTopicReplacedError: a topic was created again.
             KafkaOffsetsLostError: likewise, and the policy is to fail.
         """
         if not (names := sorted(topics)):
@@ -215,7 +215,7 @@ class Discovery:
         if changed := sorted(self._find_changes(query.result())):
             if self._options.on_data_loss == "fail":
                 self.look()
-            raise KafkaTopicRecreatedError(vertex=self._vertex, topic=changed[0])
+            raise KafkaTopicReplacedError(vertex=self._vertex, topic=changed[0])
 
     def _check_positions(
         self,

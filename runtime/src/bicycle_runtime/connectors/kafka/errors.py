@@ -112,7 +112,7 @@ KAFKA_BATCH_DAMAGED = BicycleError.row(
 )
 
 
-class KafkaTopicRecreatedError(BicycleError):
+class KafkaTopicReplacedError(BicycleError):
     """A topic was deleted and created again while an epoch read it."""
 
     code = "BIC-1758"

@@ -342,11 +342,11 @@ class KafkaSource(
         """Return the ids of topics, undecided positions, and the stop offsets.
 
         Raises:
-            KafkaTopicRecreatedError: messages of the epoch may be of a new topic.
+            KafkaTopicReplacedError: messages of the epoch may be of a new topic.
             KafkaOffsetsLostError: likewise, and the policy is to fail.
         """
         read = {part.shard for part in planned if ends.get(part.shard, -1) > part.start}
-        self._discovery.require_unchanged({partition_of(shard)[0] for shard in read})
+        self._discovery.require_same_topics({partition_of(shard)[0] for shard in read})
         return self._progress.snapshot(ends)
 
     def reader(self) -> KafkaReader:

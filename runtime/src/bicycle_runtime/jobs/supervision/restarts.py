@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bicycle_runtime.connectors.kafka.errors import KafkaTopicRecreatedError
+from bicycle_runtime.connectors.kafka.errors import KafkaTopicReplacedError
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
     SparkLostError,
@@ -48,7 +48,7 @@ OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 _RESTARTABLE = (
     *OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
-    *(KafkaTopicRecreatedError, StalledError, StateFileError, TaskMemoryError),
+    *(KafkaTopicReplacedError, StalledError, StateFileError, TaskMemoryError),
 )
 
 # Built-in exceptions that may pass by themselves; the others are mistakes of code or of input.
