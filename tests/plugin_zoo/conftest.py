@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.errors import ExtractionError
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_sdk.errors import ErrorRow
 from tests.plugin_zoo.zoo import Beast, install
 from tests.raising import raises

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.errors import (
     PLUGIN_EXITED,
@@ -18,6 +17,7 @@ from bicycle_runtime.extraction.errors import (
     PLUGIN_TIMED_OUT,
 )
 from bicycle_runtime.extraction.extract import check_all
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 from tests.raising import raises
 

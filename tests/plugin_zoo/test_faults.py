@@ -2,7 +2,6 @@
 
 import pytest
 
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -17,6 +16,7 @@ from bicycle_runtime.extraction.errors import (
     SDK_MISMATCH,
     ExtractionError,
 )
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_sdk.errors import GraphError, ParameterError, PluginDefinitionError
 from tests.plugin_zoo.zoo import at_import, in_builder, whole
 from tests.raising import raises

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import CHILD_NOT_STARTED, PLUGIN_RAISED, PLUGIN_TIMED_OUT
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import at_import, in_builder
 from tests.raising import raises
 

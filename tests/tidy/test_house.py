@@ -16,8 +16,7 @@ EXCEPTIONS: dict[str, set[str]] = {
     # The SDK may not import the runtime's clock; a context that runs alone needs the time of day.
     "hidden_input": {
         "plugin_sdk/src/bicycle_sdk/contexts.py: time.time_ns",
-        # A child process inherits the environment; and nobody may pickle it, whatever it holds.
-        "runtime/src/bicycle_runtime/extraction/child_process.py: os.environ",
+        # The environment may contain secrets, so no function may carry it.
         "runtime/src/bicycle_runtime/extraction/pickling.py: os.environ",
         # Functions ask for secrets where they run, and the SDK has no runtime to ask.
         "plugin_sdk/src/bicycle_sdk/secrets.py: os.environ",

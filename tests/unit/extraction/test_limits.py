@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_runtime.extraction.child_process import ExtractionLimits
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.options import from_mapping
 

@@ -5,13 +5,13 @@ import subprocess
 
 import pytest
 
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import (
     ENVIRONMENT_CONFLICT,
     PLUGIN_RAISED,
     PLUGIN_TIMED_OUT,
 )
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
@@ -225,9 +225,9 @@ def test_a_build_is_given_up_at_its_bounds_and_its_processes_end(tmp_path, shelf
 def test_a_builder_ends_with_its_parent(tmp_path):
     folder = tmp_path / "build"
     folder.mkdir()
-    words = [builder_child.sys.executable, "-m", builder_child.__name__, "build", str(folder)]
+    words = [builder_child.sys.executable, "-m", builder_child.__name__]
     child = subprocess.Popen(
-        [*words, str(1 << 31), str(1 << 31)],
+        [*words, "0,1,2", "build", str(folder), str(1 << 31), str(1 << 31)],
         stdin=subprocess.PIPE, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

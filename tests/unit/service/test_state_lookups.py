@@ -38,7 +38,7 @@ def asked(lookups, url, about, **words):
 
 
 def process_of(lookups, url):
-    return lookups._children[url]._process
+    return lookups._children[url].process
 
 
 def test_each_question_is_answered_by_the_same_child(lookups, harness):
@@ -114,10 +114,11 @@ def test_a_child_that_hangs_is_ended_and_told(lookups, harness, monkeypatch):
 
 
 PREPARED = """
+import os
 import sys
-from bicycle_runtime.base.pipes import read_frame, write_frame
-questions, answers = open(0, "rb", 0, closefd=False), open(1, "wb", 0, closefd=False)
-read_frame(questions)
+from bicycle_runtime.base.pipes import Questions
+questions = Questions(sys.argv[1])
+questions.next()
 """
 
 
@@ -131,12 +132,12 @@ def child_that(monkeypatch, tmp_path, last):
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
-        ("sys.exit(3)", "exit code 3"),
-        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-        ("answers.write((4).to_bytes(4, 'big') + b'oops')", "not JSON"),
-        ("answers.write((1 << 31).to_bytes(4, 'big'))", "2147483648 bytes"),
-        ("write_frame(answers, 7)", "an answer of type int"),
-        ("answers.write((9).to_bytes(4, 'big') + b'{')", "after 1 of 9 bytes"),
+        ("sys.exit(3)", "exit code 3: no output"),
+        ("sys.exit('the disk is gone')", "exit code 1: the disk is gone"),
+        ("os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("questions.send(b'oops')", "b'oops' is not the start of a frame"),
+        ("questions.send(b'BXF1' + (1 << 40).to_bytes(8, 'little') + bytes(4))", "1099511627776"),
+        ("questions.send(b'BXF1' + bytes(2))", "exit code 0"),
     ],
 )
 def test_children_that_end_without_an_answer_are_told_as_that(
@@ -160,7 +161,7 @@ def test_descriptors_above_those_that_select_knows_are_read(lookups, harness):
             taken.append(os.dup(taken[0]))
         assert asked(lookups, harness.storage.url, "outline")["epoch"] == 2
         [child] = lookups._children.values()
-        assert child._process.stdout.fileno() > 1_023
+        assert child._answers > 1_023
     finally:
         for each in taken:
             os.close(each)

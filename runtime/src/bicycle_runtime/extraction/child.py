@@ -1,20 +1,19 @@
 """The program of the child process: load a plugin, send its graph, exit.
 
-Run as ``python -m bicycle_runtime.extraction.child RESULT_FD DUMP_FD WORK_DIR`` with the request as
-JSON on standard input. Everything is imported before user code runs, and nothing here relies on
-what that code may change (``sys.stdout``, ``sys.path``, the working directory, standard input). It
-writes one frame and leaves by ``os._exit``, so that threads and exit handlers of user code cannot
-keep it. What happens with the plugin stands in ``loading``; here is only the process around it.
+Its arguments are for ``base.pipes`` and a directory to work in. Everything is imported before user
+code runs, and nothing here relies on what that code may change (``sys.stdout``, ``sys.path``, the
+working directory). It answers one question and leaves by ``os._exit``, so that threads and exit
+handlers of user code cannot keep it. ``loading`` handles the plugin; here is only the process
+around it.
 
-DUMP_FD takes the phase the work is in and, after a native crash or a SIGUSR1 from the parent, the
-calls of the main thread: what is known of a process that cannot answer any more.
+The dump takes the phase the work is in and, after a native crash or a SIGUSR1 from the parent, the
+calls of the main thread: the last facts of a process that cannot answer any more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
 import resource
 import signal
@@ -23,15 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bicycle_runtime.base.pipes import Questions, encode_frame
 from bicycle_runtime.extraction.errors import RESULT_TOO_LARGE
+from bicycle_runtime.extraction.limits import PHASE_PREFIX, PIPE_LOST_EXIT_CODE
 from bicycle_runtime.extraction.loading import Answer, Loading, LoadTarget
 from bicycle_runtime.extraction.undeclared import guard_imports
-from bicycle_runtime.extraction.wire import (
-    GREETING,
-    PHASE_PREFIX,
-    PIPE_LOST_EXIT_CODE,
-    encode_frame,
-)
 
 __all__ = ["main"]
 
@@ -43,14 +38,16 @@ def main(arguments: list[str]) -> NoReturn:
     """Do the work of one child process; does not return.
 
     Args:
-        arguments: Descriptor for the frame, descriptor for dumps, directory to work in.
+        arguments: The descriptors of ``base.pipes``, directory to work in.
     """
-    result, dump = int(arguments[0]), int(arguments[1])
     own_id, write, leave = os.getpid(), os.write, os._exit
-    request = json.load(sys.stdin.buffer)
-    write(result, GREETING)
-    _secure(result, dump)
-    _enter(request, Path(arguments[2]))
+    questions = Questions(arguments[0])
+    asked = questions.next()
+    if asked is None:  # The parent has ended.
+        leave(0)
+    request, dump = asked[0], questions.dump
+    _arm(dump)
+    _enter(request, Path(arguments[1]))
     memory_bytes = int(request["memory_bytes"])
     lift_limit = _limit_memory(memory_bytes)
     loading = Loading(
@@ -68,19 +65,14 @@ def main(arguments: list[str]) -> NoReturn:
     if os.getpid() != own_id:  # User code that forked comes here twice.
         leave(0)
     try:
-        _write_all(write, result, frame)
+        questions.send(frame)
     except OSError:  # User code closed the pipe, so an exit code is all that can be said.
         leave(PIPE_LOST_EXIT_CODE)
     leave(0)
 
 
-def _secure(result: int, dump: int) -> None:
-    """Keep our descriptors to this process, take standard input away, arm the dumps."""
-    for descriptor in (result, dump):
-        os.set_inheritable(descriptor, False)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+def _arm(dump: int) -> None:
+    """Write the calls of the main thread to the dump after a crash and on a signal."""
     faulthandler.enable(file=dump, all_threads=False)
     # With the default action behind it, the signal writes the dump and ends the process.
     faulthandler.register(signal.SIGUSR1, file=dump, all_threads=False, chain=True)
@@ -136,12 +128,6 @@ def _frame(answer: Answer, target: LoadTarget, size_max: int) -> bytes:
         payload=largest,
     )
     return encode_frame({"error": error.to_json()})
-
-
-def _write_all(write: Callable[[int, Any], int], descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[write(descriptor, left) :]
 
 
 if __name__ == "__main__":

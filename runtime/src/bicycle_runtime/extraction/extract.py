@@ -6,17 +6,21 @@ again, the payloads stay bytes. This module starts nothing but the child.
 
 from __future__ import annotations
 
-import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from bicycle_runtime.base.children import Child
+from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.own_code import own_folders
+from bicycle_runtime.base.pipes import Message, decode_body
 from bicycle_runtime.base.processes import signal_name
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.extraction.child_process import ChildOutcome, ExtractionLimits, run_child
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import (
     CHILD_NOT_STARTED,
@@ -27,12 +31,15 @@ from bicycle_runtime.extraction.errors import (
     RESULT_UNREADABLE,
     ExtractionError,
 )
+from bicycle_runtime.extraction.limits import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, ExtractionLimits
 from bicycle_runtime.extraction.tracebacks import dump_locations, location_lines, user_location
-from bicycle_runtime.extraction.wire import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, decode_body
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 
 __all__ = ["CheckResult", "check_all", "check_plugin", "extract"]
+
+_MODULE = "bicycle_runtime.extraction.child"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def extract(
@@ -121,21 +128,33 @@ class _Run:
     def of(cls, ref: PluginRef, limits: ExtractionLimits | None, python: str | None = None) -> _Run:
         return cls(ref=ref, limits=limits or ExtractionLimits(), python=python)
 
-    def ask(self, wish: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    def ask(self, wish: dict[str, Any]) -> Message:
         """Return header and blobs of a good response; raise the error of a bad one."""
-        request = json.dumps({**wish, **self._folders(), **self._child_limits()})
+        limits = self.limits
+        with tempfile.TemporaryDirectory(
+            prefix="bicycle-extract-", ignore_cleanup_errors=True
+        ) as folder:
+            try:
+                child = Child(
+                    _MODULE, folder, python=self.python, environment=_environment(self.python),
+                    answer_bytes=limits.result_bytes, output_bytes=limits.output_bytes,
+                )  # fmt: skip
+            except OSError as error:
+                raise self._not_started(self._who(), str(error)) from error
+            with child:
+                question = {**wish, **self._folders(), **self._child_limits()}
+                child.ask(question, timeout_s=limits.wall_time_ms / 1_000)
+                return self._answer_of(child)
+
+    def _answer_of(self, child: Child) -> Message:
+        if child.answer.body is None:
+            raise self._lost_error(child)
         try:
-            outcome = run_child(request.encode(), python=self.python, limits=self.limits)
-        except OSError as error:
-            raise self._not_started(self._who(), str(error)) from error
-        if outcome.result.body is None:
-            raise self._lost_error(outcome)
-        try:
-            header, blobs = decode_body(outcome.result.body)
+            header, blobs = decode_body(child.answer.body)
         except ValueError as error:
-            raise RESULT_UNREADABLE(**self._facts(outcome), detail=str(error)) from error
+            raise RESULT_UNREADABLE(**self._facts(child), detail=str(error)) from error
         if "error" in header:
-            raise self._child_error(header["error"], outcome)
+            raise self._child_error(header["error"], child)
         return header, blobs
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
@@ -167,38 +186,39 @@ class _Run:
     def _who(self) -> dict[str, Any]:
         return {"plugin": self.ref.name, "dist": self.ref.dist}
 
-    def _facts(self, outcome: ChildOutcome) -> dict[str, Any]:
-        tails = {"stderr_tail": outcome.stderr_tail, "stdout_tail": outcome.stdout_tail}
+    def _facts(self, child: Child) -> dict[str, Any]:
+        count = self.limits.output_line_count
+        tails = {"stderr_tail": child.stderr.lines(count), "stdout_tail": child.stdout.lines(count)}
         return {**self._who(), **tails}
 
-    def _child_error(self, data: dict[str, Any], outcome: ChildOutcome) -> BicycleError:
+    def _child_error(self, data: dict[str, Any], child: Child) -> BicycleError:
         """Return the error that the child sent, with its output if it is one of ours."""
         error = error_from_json(data)
         if isinstance(error, ExtractionError):
-            return error.with_facts(**self._facts(outcome))
+            return error.with_facts(**self._facts(child))
         return error
 
-    def _lost_error(self, outcome: ChildOutcome) -> ExtractionError:
+    def _lost_error(self, child: Child) -> ExtractionError:
         """Return the error for a child without a complete response."""
-        facts = self._facts(outcome)
-        result = outcome.result
+        facts = self._facts(child)
+        result = child.answer
         if result.oversize is not None:
             sizes = {"size_bytes": result.oversize, "limit_bytes": self.limits.result_bytes}
             return RESULT_TOO_LARGE(**facts, **sizes, payload="the whole")
         if result.problem is not None:
             return RESULT_UNREADABLE(**facts, detail=result.problem)
-        return self._end_error(facts, outcome)
+        return self._end_error(facts, child)
 
-    def _end_error(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
+    def _end_error(self, facts: dict[str, Any], child: Child) -> ExtractionError:
         """Return the error for a child that was late or died before it wrote an answer."""
-        locations = {**facts, **self._last_known(outcome.dump)}
-        if outcome.is_late:
+        locations = {**facts, **self._last_known(child.dump.text())}
+        if child.is_late:
             return PLUGIN_TIMED_OUT(**locations, limit_ms=self.limits.wall_time_ms)
-        code = outcome.exit_code or 0
+        code = child.exit_code or 0
         if code < 0:
             return PLUGIN_KILLED(**locations, signal_name=signal_name(-code) or f"signal {-code}")
-        if not outcome.result.has_greeted:
-            detail = outcome.stderr_tail[-1] if outcome.stderr_tail else f"exit code {code}"
+        if not child.answer.has_greeted:
+            detail = next(iter(child.stderr.lines(1)), f"exit code {code}")
             return self._not_started(facts, detail)
         if code == PIPE_LOST_EXIT_CODE:
             return RESULT_UNREADABLE(**facts, detail="the plugin closed the pipe")
@@ -220,6 +240,20 @@ class _Run:
             "traceback": location_lines(locations),
             "phase": phases[-1] if phases else "while starting",
         }
+
+
+def _environment(python: str | None) -> dict[str, str]:
+    """Return the child's environment.
+
+    An interpreter of our own also finds Bicycle where we found it, be it a source folder.
+    """
+    variables = {"PYTHONHASHSEED": "0"}
+    if python is None:
+        parents = [package.parent for package in own_folders()]
+        folders = [str(parent) for parent in parents if parent.name not in _INSTALLED]
+        former = chosen_variables(["PYTHONPATH"]).values()
+        variables["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, former)])
+    return environment_for_child(variables)
 
 
 # Try all plugins, each in a child process of its own, a few at a time.

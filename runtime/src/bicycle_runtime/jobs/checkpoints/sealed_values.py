@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry
-from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import STATE_UNLOADABLE
 from bicycle_runtime.records.opaque import Opaque
 from bicycle_runtime.records.readable import readable
@@ -83,7 +83,8 @@ class ValueReader:
     def _ask(self, plugin: str, requests: list[tuple[str, bytes]]) -> list[Any]:
         given = msgspec.msgpack.encode(requests)
         try:
-            answers: list[Any] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
+            found = ask_child(_MODULE, question={}, blobs=[given], timeout_s=_TIMEOUT_S)
         except NoAnswerError as error:
             raise STATE_UNLOADABLE(plugin=plugin, detail=str(error)) from None
+        answers: list[Any] = found["values"]
         return answers

@@ -1,9 +1,7 @@
 """The child process of ``sealed_values``: loads pickled values, shows plain data.
 
-Run as ``python -m bicycle_runtime.jobs.checkpoints.sealed_values_child`` with a MessagePack list of
-type names and pickles on standard input. One JSON list goes to the standard output of the start;
-all output of loaded code goes to standard error. A value that cannot be loaded has the reason in
-its place.
+It answers one question (``base.pipes``) with a MessagePack list of type names and pickles. A value
+that cannot be loaded has the reason in its place.
 """
 
 from __future__ import annotations
@@ -14,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.jobs.child_processes import answer
+from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.records.readable import readable
 
 __all__ = ["main"]
 
 
-def main() -> int:
-    """Answer one request."""
-    return answer(_answers)
+def main(arguments: list[str]) -> int:
+    """Answer one question."""
+    return answer_once(arguments[0], _answer)
 
 
-def _answers(given: bytes) -> list[Any]:
-    requests = msgspec.msgpack.decode(given, type=list[tuple[str, bytes]])
-    return [_as_readable(type_name, data) for type_name, data in requests]
+def _answer(_question: dict[str, Any], blobs: list[bytes]) -> dict[str, Any]:
+    requests = msgspec.msgpack.decode(blobs[0], type=list[tuple[str, bytes]])
+    return {"values": [_as_readable(type_name, data) for type_name, data in requests]}
 
 
 def _as_readable(type_name: str, data: bytes) -> Any:
@@ -42,4 +40,4 @@ def _as_readable(type_name: str, data: bytes) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

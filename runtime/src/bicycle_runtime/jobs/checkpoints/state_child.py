@@ -1,19 +1,17 @@
 """The child process that reads sealed state for a service, for many queries.
 
-Run as ``python -m bicycle_runtime.jobs.checkpoints.state_child URL`` with the checkpoint storage of
-one job. Each question is a frame (``base.pipes``), and so is each answer: ``{"answer": …}`` or
-``{"error": …}``. Files that were read are kept, so that a second question for a key takes
-milliseconds. No pickle is loaded. It ends with its standard input, or after a minute without a
-question.
+Its arguments are for ``base.pipes`` and the checkpoint storage of one job. Each answer is
+``{"answer": …}`` or ``{"error": …}``. Files that were read are kept, so that a second question for
+a key takes milliseconds. No pickle is loaded. It ends when no question can come any more, or after
+a minute without one.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import IO, Any
+from typing import Any
 
-from bicycle_runtime.base.pipes import is_readable, read_frame, write_frame
+from bicycle_runtime.base.pipes import Questions
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
@@ -25,7 +23,6 @@ from bicycle_runtime.jobs.checkpoints.state_answers import (
     operators_answer,
     outline_answer,
 )
-from bicycle_runtime.jobs.child_processes import answering
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.state.stores.contents import KeptContents
 from bicycle_sdk.errors import BicycleError
@@ -75,12 +72,11 @@ class _Answers:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer questions until the input ends."""
-    questions = os.fdopen(os.dup(0), "rb", buffering=0)
-    answers = _Answers(open_storage(arguments[0], patience_s=_PATIENCE_S))
-    with questions, answering(buffering=0) as stream:
-        while (question := _next(questions)) is not None:
-            write_frame(stream, _answer(answers, question))
+    """Answer questions until the last."""
+    questions = Questions(arguments[0])
+    answers = _Answers(open_storage(arguments[1], patience_s=_PATIENCE_S))
+    while (question := questions.next(idle_s=_IDLE_S)) is not None:
+        questions.answer(_answer(answers, question[0]))
     answers.close()
     return 0
 
@@ -90,17 +86,6 @@ def _answer(answers: _Answers, question: dict[str, Any]) -> dict[str, Any]:
         return {"answer": answers.of(question)}
     except BicycleError as error:
         return {"error": error.to_json()}
-
-
-def _next(stream: IO[bytes]) -> dict[str, Any] | None:
-    """Return the next question; None at the end of the input, or of the patience."""
-    if not is_readable(stream, _IDLE_S):
-        return None
-    try:
-        question: dict[str, Any] = read_frame(stream)
-    except EOFError:
-        return None
-    return question
 
 
 if __name__ == "__main__":

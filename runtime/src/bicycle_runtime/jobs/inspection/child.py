@@ -1,9 +1,7 @@
 """The child process of ``reports``: loads a bundle's functions and describes them.
 
-Run as ``python -m bicycle_runtime.jobs.inspection.child PARALLELISM`` with the bundle on standard
-input; 0 keeps the graph's parallelism. With ``classes`` for that it describes the classes whose
-names, as a JSON list, are on standard input. One JSON object goes to the standard output of the
-start; all output of user code goes to standard error.
+It answers one question (``base.pipes``): with the bundle and its ``parallelism``, None for that of
+the graph, or with the names of ``classes`` to describe.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -24,10 +21,10 @@ from typing import Any
 import cloudpickle
 import msgspec
 
+from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.operators.columnar.levels import choose_all
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
@@ -55,22 +52,16 @@ __all__ = ["describe_job", "fixed_attributes", "main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Answer one request.
-
-    Args:
-        arguments: The parallelism, 0 for the graph's, or ``classes``.
-
-    Returns:
-        0; a job that cannot run is an answer too.
-    """
-    if arguments == ["classes"]:
-        return answer(lambda names: shapes_here(msgspec.json.decode(names)))
-    return answer(partial(_describe, parallelism=int(arguments[0]) or None))
+    """Answer one question; a job that cannot run is an answer too."""
+    return answer_once(arguments[0], _answer)
 
 
-def _describe(data: bytes, *, parallelism: int | None) -> dict[str, Any]:
+def _answer(question: dict[str, Any], blobs: list[bytes]) -> dict[str, Any]:
+    if "classes" in question:
+        return shapes_here(question["classes"])
     try:
-        return describe_job(JobBundle.from_bytes(data), parallelism=parallelism)
+        bundle = JobBundle.from_bytes(blobs[0])
+        return describe_job(bundle, parallelism=question["parallelism"])
     except BicycleError as error:
         return {"error": error.to_json()}
 

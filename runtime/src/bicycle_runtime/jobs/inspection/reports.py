@@ -6,18 +6,16 @@ load: a child process does, and sends plain data home. Conclusions from that dat
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-import msgspec
-
 # Errors that the child answers with are known by their classes here, too.
 import bicycle_runtime.operators.errors  # noqa: F401  # registers them
+from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.operators.columnar import NO_COLUMNS
@@ -203,7 +201,8 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
         INSPECTION_FAILED: the child process returned nothing.
         BicycleError: the job cannot run: options of connectors, rules of the graph.
     """
-    data = _ask(str(parallelism or 0), given=bundle.to_bytes(), plugin=bundle.plugin)
+    question = {"parallelism": parallelism}
+    data = _ask(question, blobs=[bundle.to_bytes()], plugin=bundle.plugin)
     if "error" in data:
         raise error_from_json(data["error"])
     return report_of(bundle, data)
@@ -217,16 +216,14 @@ def class_shapes(names: Collection[str]) -> dict[str, Schema]:
     Raises:
         INSPECTION_FAILED: the child process returned nothing.
     """
-    given = msgspec.json.encode(sorted(names))
-    return _ask("classes", given=given, plugin=", ".join(sorted(names)))
+    return _ask({"classes": sorted(names)}, plugin=", ".join(sorted(names)))
 
 
-def _ask(request: str, *, given: bytes, plugin: str) -> dict[str, Any]:
+def _ask(question: dict[str, Any], *, blobs: Sequence[bytes] = (), plugin: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = ask_child(_MODULE, request, given=given, timeout_s=_TIMEOUT_S)
+        return ask_child(_MODULE, question=question, blobs=blobs, timeout_s=_TIMEOUT_S)
     except NoAnswerError as error:
         raise INSPECTION_FAILED(plugin=plugin, detail=str(error)) from None
-    return found
 
 
 def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:

@@ -6,13 +6,13 @@ as the service, checks a file here: the processor time and the memory of the pro
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from typing import Any
 
+from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.jobs.child_processes import NoAnswerError, answer, ask_child
+from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.pipelines.documents import Notation, read_document
 from bicycle_runtime.pipelines.errors import PIPELINE_TOO_COSTLY
 from bicycle_runtime.pipelines.nodes import check_pipeline
@@ -39,9 +39,9 @@ def check_in_child(text: str, *, file: str, notation: Notation) -> None:
         PIPELINE_INVALID: with its errors.
         PIPELINE_TOO_COSTLY: the check took too much time or memory.
     """
-    given = json.dumps({"text": text, "file": file, "notation": notation}).encode()
+    question = {"text": text, "file": file, "notation": notation}
     try:
-        found = ask_child(_MODULE, given=given, timeout_s=_WALL_S)
+        found = ask_child(_MODULE, question=question, timeout_s=_WALL_S)["error"]
     except NoAnswerError as error:
         reason = (
             f"it used more than {_PROCESSOR_S} s of CPU time or {_MEMORY_BYTES >> 30} GiB of "
@@ -52,25 +52,22 @@ def check_in_child(text: str, *, file: str, notation: Notation) -> None:
         raise error_from_json(found)
 
 
-def main() -> int:
-    """Answer one request: null for a good pipeline, else its error."""
+def main(arguments: list[str]) -> int:
+    """Answer one question: with None for a good pipeline, else its error."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, hard))
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
-    return answer(_check)
+    return answer_once(arguments[0], _check)
 
 
-def _check(given: bytes) -> dict[str, Any] | None:
-    request = json.loads(given)
+def _check(given: dict[str, Any], _blobs: list[bytes]) -> dict[str, Any]:
     try:
-        document = read_document(
-            request["text"], file=request["file"], notation=request["notation"]
-        )
+        document = read_document(given["text"], file=given["file"], notation=given["notation"])
         check_pipeline(document)
     except BicycleError as error:
-        return error.to_json()
-    return None
+        return {"error": error.to_json()}
+    return {"error": None}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

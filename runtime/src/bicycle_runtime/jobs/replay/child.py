@@ -1,22 +1,20 @@
 """The child process of ``epochs``: runs an epoch, and compares the results.
 
-Run as ``python -m bicycle_runtime.jobs.replay.child FOLDER`` with the request and the bundle in the
-folder; the answer is put there. Standard input and output belong to the user's functions and to the
-debugger.
+It answers one question (``base.pipes``): the request, with the bundle. Standard input and output
+belong to the user's functions and to the debugger.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.options import EngineOptions
@@ -36,7 +34,7 @@ from bicycle_runtime.jobs.checkpoints.sealed_queries import (
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 from bicycle_runtime.jobs.errors import EPOCH_NOT_REPLAYABLE, REPLAY_OPERATOR_UNKNOWN
-from bicycle_runtime.jobs.replay.epochs import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
+from bicycle_runtime.jobs.replay.epochs import NEXT
 from bicycle_runtime.layouts.manifest import PlanRecord
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.history import EpochHistory
@@ -67,24 +65,17 @@ class _Comparison:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer one request.
+    """Answer one question; an epoch that fails or cannot be replayed is an answer too."""
+    return answer_once(arguments[0], _answer)
 
-    Args:
-        arguments: The folder.
 
-    Returns:
-        0; an epoch that fails or cannot be replayed is an answer too.
-    """
-    folder = Path(arguments[0])
-    words = json.loads((folder / REQUEST_FILE).read_bytes())
+def _answer(words: dict[str, Any], blobs: list[bytes]) -> dict[str, Any]:
     try:
-        answer = _replay(words, JobBundle.from_bytes((folder / BUNDLE_FILE).read_bytes()))
+        return _replay(words, JobBundle.from_bytes(blobs[0]))
     except BicycleError as error:
-        answer = {"refused": error.to_json()}
+        return {"refused": error.to_json()}
     except DebuggerLeft:
-        answer = {"left": True, "epoch": words["epoch"]}
-    (folder / ANSWER_FILE).write_text(json.dumps(answer, default=str), encoding="utf-8")
-    return 0
+        return {"left": True, "epoch": words["epoch"]}
 
 
 def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:

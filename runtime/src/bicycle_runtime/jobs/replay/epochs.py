@@ -7,18 +7,13 @@ done to the child. The checkpoint is only read, no lock is taken, nothing is pub
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
+from bicycle_runtime.base.children import Child, NoAnswerError
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
@@ -29,13 +24,13 @@ from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
 from bicycle_runtime.recovery.savepoints import job_facts
 
-__all__ = ["ANSWER_FILE", "BUNDLE_FILE", "NEXT", "REQUEST_FILE", "ReplayRequest", "replay"]
+__all__ = ["NEXT", "ReplayRequest", "replay"]
 
 NEXT: Literal["next"] = "next"
 _MODULE = "bicycle_runtime.jobs.replay.child"
 # Not the folder for state: it belongs to the running job.
 _STATE_SETTINGS = {"state_backend", "state_cache_entries"}
-REQUEST_FILE, BUNDLE_FILE, ANSWER_FILE = "request.json", "bundle", "answer.json"
+_LAST_WORDS_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +93,15 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
         "job_id": noted.get("job") or storage.url.rstrip("/").rpartition("/")[2],
         "engine": engine,
     }
-    with tempfile.TemporaryDirectory(prefix="bicycle-replay-") as name:
-        folder = Path(name)
-        (folder / REQUEST_FILE).write_text(json.dumps(words), encoding="utf-8")
-        (folder / BUNDLE_FILE).write_bytes(bundle.to_bytes())
-        return _ask(folder, epoch=str(request.epoch), is_quiet=is_quiet)
-
-
-def _ask(folder: Path, *, epoch: str, is_quiet: bool) -> dict[str, Any]:
-    process = subprocess.run(
-        [sys.executable, "-P", "-m", _MODULE, str(folder)],
-        stdout=sys.__stderr__.fileno() if is_quiet and sys.__stderr__ is not None else None,
-        # The hash seed that workers have: sets of texts are walked in one order.
-        env=environment_for_python({"PYTHONHASHSEED": "0"}),
-        check=False,
-    )
-    try:
-        answer: dict[str, Any] = json.loads((folder / ANSWER_FILE).read_bytes())
-    except (FileNotFoundError, ValueError):
-        raise REPLAY_ENDED(epoch=epoch, how=how_it_ended(process.returncode)) from None
+    # Workers have this hash seed: sets of texts are walked in one order.
+    variables = environment_for_python({"PYTHONHASHSEED": "0"})
+    output: Literal["quiet", "shown"] = "quiet" if is_quiet else "shown"
+    with Child(_MODULE, environment=variables, output=output) as child:
+        try:
+            answer, _ = child.answer_to(words, [bundle.to_bytes()], timeout_s=None)
+        except NoAnswerError:
+            how = child.end(within_s=_LAST_WORDS_S)
+            raise REPLAY_ENDED(epoch=str(request.epoch), how=how) from None
     if "refused" in answer:
         raise error_from_json(answer["refused"])
     return answer

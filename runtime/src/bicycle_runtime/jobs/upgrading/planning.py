@@ -1,7 +1,7 @@
 """The program that computes the future of a job's state under another version.
 
-It is a child process, ``python -m bicycle_runtime.jobs.upgrading.planning HOME``: the environment
-of the plugin is put on the import path there, and never on that of a service.
+It is a child process, which answers one question (``base.pipes``): the environment of the plugin is
+put on the import path there, and never on that of a service.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.engine.replay.rereading import rereaders
 from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.jobs.errors import BLUE_GREEN_REFUSED
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job
@@ -35,14 +35,13 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Answer one request."""
-    home = Home(Path(arguments[0]))
-    return answer(lambda given: _planned_or_not(home, json.loads(given)))
+    """Answer one question."""
+    return answer_once(arguments[0], _planned_or_not)
 
 
-def _planned_or_not(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
+def _planned_or_not(given: dict[str, Any], _blobs: list[bytes]) -> dict[str, Any]:
     try:
-        return _plan(home, given)
+        return _plan(Home(Path(given["home"])), given)
     except BicycleError as error:
         return {"error": error.to_json()}
 

@@ -13,16 +13,15 @@ nothing is read or published twice, also on the way back.
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
-from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
@@ -464,11 +463,14 @@ def plan_upgrade(
         UPGRADE_NOT_PLANNED: the child process returned nothing.
         BicycleError: the version cannot be loaded or built, or it breaks a rule.
     """
-    given = json.dumps(
-        {"request": wanted.to_json(), "checkpoint": checkpoint, "is_followed": is_followed}
-    ).encode()
+    question = {
+        "home": str(home.path),
+        "request": wanted.to_json(),
+        "checkpoint": checkpoint,
+        "is_followed": is_followed,
+    }
     try:
-        answer = ask_child(_PLANNING, str(home.path), given=given, timeout_s=_PLANNING_TIMEOUT_S)
+        answer = ask_child(_PLANNING, question=question, timeout_s=_PLANNING_TIMEOUT_S)
     except NoAnswerError as error:
         raise UPGRADE_NOT_PLANNED(job=job, reason=str(error)) from None
     if "error" in answer:

@@ -11,8 +11,8 @@ import msgspec
 
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.extract import check_plugin
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_runtime.extraction.scripts import is_script
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.submitting import resumed_request, submit

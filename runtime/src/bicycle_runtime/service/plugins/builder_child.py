@@ -4,8 +4,8 @@ The task ``build`` makes the virtual environment ``FOLDER/environment`` and lets
 it from ``FOLDER/requirements.txt``; ``lock`` lets it choose a version of each library that this
 file needs, and write them to ``FOLDER/locked.txt`` (uv) or ``FOLDER/report.json`` (pip), with
 ``FOLDER/held`` as a further place for wheels and ``FOLDER/held.txt`` as constraints. No sources are
-built, so that nobody's code runs. It leads a session of its own, and ends with all of it as soon as
-its standard input ends: that is when its parent does, in whatever way.
+built, so that no foreign code runs. Its first argument is for ``base.pipes``: no question comes,
+but when their pipe ends, its parent has ended, and it ends with its whole session.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import venv
 from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
+from bicycle_runtime.base.pipes import Questions
 
 __all__ = ["installer", "lock_command", "main"]
 
@@ -72,9 +73,10 @@ def _has_pip() -> bool:
 
 def main(arguments: list[str]) -> int:
     """Run the builder process."""
-    task, folder = arguments[0], Path(arguments[1])
-    memory_bytes, disk_bytes = int(arguments[2]), int(arguments[3])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    questions = Questions(arguments[0])
+    task, folder = arguments[1], Path(arguments[2])
+    memory_bytes, disk_bytes = int(arguments[3]), int(arguments[4])
+    threading.Thread(target=_end_with_parent, args=(questions,), daemon=True).start()
     for kind, bound in (
         (resource.RLIMIT_DATA, memory_bytes),
         (resource.RLIMIT_AS, memory_bytes * _ADDRESS_SPACE_RATIO),
@@ -99,8 +101,8 @@ def main(arguments: list[str]) -> int:
     return done.returncode
 
 
-def _end_with_parent() -> None:
-    while os.read(0, 1):
+def _end_with_parent(questions: Questions) -> None:
+    while questions.next() is not None:
         pass
     os.killpg(0, signal.SIGKILL)
 

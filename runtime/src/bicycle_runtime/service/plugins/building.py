@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bicycle_runtime.base.children import Child
 from bicycle_runtime.base.environment import chosen_variables, environment_for_python
-from bicycle_runtime.base.processes import how_it_ended, keep_niceness
+from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
 from bicycle_sdk.options import check, option
@@ -97,33 +95,23 @@ def run_installer(
     """
     bounds = limits or BuildLimits()
     (folder / "tmp").mkdir(exist_ok=True)
-    log_path = folder / "log"
-    with log_path.open("wb") as log:
-        words = [task, str(folder), str(bounds.memory_bytes), str(bounds.disk_bytes)]
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE, *words],
-            stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-            env=_environment(folder),
-        )  # fmt: skip
-        try:
-            keep_niceness(child.pid)
-            problem = _watch(child, folder, bounds)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
+    words = [task, str(folder), str(bounds.memory_bytes), str(bounds.disk_bytes)]
+    with Child(
+        _MODULE, *words, environment=_environment(folder), output_bytes=_OUTPUT_BYTES
+    ) as child:
+        problem = _watch(child, folder, bounds)
     if problem is not None:
         hint = "use fewer or smaller libraries"
         raise ENVIRONMENT_NOT_BUILT(title=title, reason=problem, hint=hint)
-    if child.returncode == NO_INSTALLER:
+    code = child.exit_code or 0
+    if code == NO_INSTALLER:
         raise ENVIRONMENT_NOT_BUILT(
             title=title, reason="neither uv nor pip is installed",
             hint="install uv or pip in the environment of bicycle-runtime",
         )  # fmt: skip
-    if child.returncode != 0:
-        text = _tail(log_path) or how_it_ended(child.returncode)
+    if code != 0:
+        lines = [*child.stdout.lines(_OUTPUT_LINES), *child.stderr.lines(_OUTPUT_LINES)]
+        text = "\n".join(lines[-_OUTPUT_LINES:]).strip() or how_it_ended(code)
         raise ENVIRONMENT_NOT_BUILT(title=title, reason=text, hint=hint)
 
 
@@ -132,21 +120,16 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**chosen_variables(_VARIABLES), "PYTHONPATH": own, "TMPDIR": str(folder / "tmp")}
 
 
-def _watch(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) -> str | None:
-    """Wait for the end of the child; return the bound that it broke, or None."""
+def _watch(child: Child, folder: Path, bounds: BuildLimits) -> str | None:
+    """Wait for the end of the child; return the limit that it exceeded, or None."""
     deadline = time.monotonic() + bounds.wall_time_ms / 1_000
     while True:
-        try:
-            child.wait(_LOOK_S)
-        except subprocess.TimeoutExpired:
-            pass_on = time.monotonic() < deadline
-        else:
-            pass_on = False
+        has_ended = child.wait(_LOOK_S)
         if _size(folder) > bounds.disk_bytes:
             return f"it needs more than {bounds.disk_bytes} bytes of disk"
-        if child.returncode is not None:
+        if has_ended:
             return None
-        if not pass_on:
+        if time.monotonic() >= deadline:
             return f"it needs more than {bounds.wall_time_ms} ms"
 
 
@@ -158,11 +141,3 @@ def _size(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(f"{location}/{name}").st_size
     return total
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, stream.tell() - _OUTPUT_BYTES))
-        text = stream.read().decode("utf-8", "replace")
-    return "\n".join(text.splitlines()[-_OUTPUT_LINES:]).strip()

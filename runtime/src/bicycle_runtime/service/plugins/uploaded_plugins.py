@@ -26,9 +26,9 @@ import msgspec
 from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
 from bicycle_runtime.base.storage_urls import resolve_location
 from bicycle_runtime.base.stored import decode_stored, encode_stored
-from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import check_plugin
+from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_runtime.extraction.packing import (
     HELD_BY_RUNTIME,
     closure_of,
