@@ -7,8 +7,8 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
+from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.service.address import read_address
 from tests.unit.jobs.upgrading.versions import Site

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from google.protobuf import json_format
 
+from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.base.processes import descendants, is_alive
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home

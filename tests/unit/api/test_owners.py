@@ -17,8 +17,8 @@ import pytest
 
 from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
+from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -13,8 +13,8 @@ from google.protobuf import json_format
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.listening.doors import Doors

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from bicycle_runtime.api.routes import ROUTES
+from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.jobs.control.dead_letters import dead_letters_folder
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import add_JobManagerServicer_to_server
+from bicycle_runtime.api.rpc.calls import add_to_server
 from bicycle_runtime.api.rpc.guard import CallGuard
 from bicycle_runtime.api.rpc.jobmanager import ROLES, SERVICE, WRITES, JobManager
 from bicycle_runtime.listening.addresses import require_safe
@@ -62,8 +62,7 @@ async def serve_rpc(
     server = grpc.aio.server(
         interceptors=[keeper], options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_MAX
     )
-    # Generated code has no types.
-    add_JobManagerServicer_to_server(JobManager(service), server)  # type: ignore[no-untyped-call]
+    add_to_server(JobManager(service), server)
     states = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(states, server)
     for name in ("", SERVICE):

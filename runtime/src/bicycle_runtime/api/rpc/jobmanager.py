@@ -14,8 +14,8 @@ from bicycle_runtime.api.calls.jobs import job_metrics
 from bicycle_runtime.api.errors import QUERY_UNREADABLE
 from bicycle_runtime.api.event_streams import News, news_of, until_closing
 from bicycle_runtime.api.route import with_whole_numbers
+from bicycle_runtime.api.rpc.calls import SERVICE
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
-from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerServicer
 from bicycle_runtime.api.rpc.guard import Context, asking
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
@@ -29,7 +29,6 @@ from bicycle_runtime.service.watching.workers import worker_rows
 
 __all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
 
-SERVICE = "bicycle.v1.JobManager"
 _WRITING = ("SubmitJob", "CancelJob", "UpgradeJob", "StartOperation")
 WRITES = frozenset(f"/{SERVICE}/{name}" for name in _WRITING)
 ROLES: Mapping[str, Role] = {
@@ -50,7 +49,7 @@ def message_of(kind: type[T], value: Any) -> T:
     return message
 
 
-class JobManager(JobManagerServicer):
+class JobManager:
     """The implementation of the calls; the guard checks permissions before.
 
     Args:
