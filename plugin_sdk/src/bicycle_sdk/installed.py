@@ -8,12 +8,18 @@ the graph is built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 
-__all__ = ["ENTRY_POINT_GROUP", "PREVIEW_GROUP", "installed_function", "preview_runner"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "PREVIEW_GROUP",
+    "installed_function",
+    "installed_options",
+    "preview_runner",
+]
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"
@@ -33,6 +39,19 @@ def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
     found = sorted(entry_points(group=PREVIEW_GROUP), key=lambda one: one.name)
     runner: Callable[[Any, str, int], list[Any]] | None = found[0].load() if found else None
     return runner
+
+
+def installed_options(role: Literal["source", "sink"], scheme: str) -> Any:
+    """Return the options class that an extension has for a scheme of URIs, or None.
+
+    An extension names it in the entry-point group ``bicycle.sources`` or ``bicycle.sinks``, under
+    the scheme.
+    """
+    # Slow on the start path: only URIs with schemes of extensions need it.
+    from importlib.metadata import entry_points
+
+    found = entry_points(group=f"bicycle.{role}s", name=scheme)
+    return next(iter(found)).load() if found else None
 
 
 def installed_function(name: str) -> Any:

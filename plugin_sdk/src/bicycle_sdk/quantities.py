@@ -19,6 +19,7 @@ __all__ = [
     "share_text",
     "short_text",
     "three_digits",
+    "with_unit",
 ]
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
@@ -197,3 +198,16 @@ def _two_units(duration_ms: float, large: tuple[int, str], small: tuple[int, str
     count, rest = divmod(int(duration_ms), large_ms)
     text = f"{count} {large_name}"
     return f"{text} {rest // small_ms} {small_name}" if rest >= small_ms else text
+
+
+def with_unit(key: str, text: str) -> str:
+    """Return the text of a duration with its unit.
+
+    A bare number is milliseconds if the name of the key has ``ms``, else seconds.
+
+    Example:
+        >>> with_unit("roll_ms", "250"), with_unit("max_age", "250"), with_unit("max_age", "5m")
+        ('250', '250s', '5m')
+    """
+    is_bare = text[-1:].isdigit() and "ms" not in key.split("_")
+    return f"{text}s" if is_bare else text

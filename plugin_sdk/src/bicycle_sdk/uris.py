@@ -7,31 +7,22 @@ opened here.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from bicycle_sdk import connectors
+from bicycle_sdk import connectors, stream_options
 from bicycle_sdk.connectors import SourceDescriptor
-from bicycle_sdk.formats import type_given_by
+from bicycle_sdk.formats import Format
+from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka import KafkaSourceBuilder
-from bicycle_sdk.sinks.addresses import (
-    NOT_KEPT,
-    PULSAR,
-    REDIS,
-    Query,
-    address_error,
-    address_of,
-    format_of,
-    given_options,
-    is_stream_file,
-    payload_options,
-    pulsar_options,
-    redis_options,
-    socket_address,
-    tls_options,
-)
+from bicycle_sdk.kafka.options import KafkaSourceOptions
+from bicycle_sdk.kafka.queries import read_properties
+from bicycle_sdk.options import describe
+from bicycle_sdk.sinks.addresses import is_stream_file, socket_address
+from bicycle_sdk.uri_queries import Query, address_error, read_connector
 
 __all__ = ["source_from_uri"]
 
@@ -62,9 +53,9 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
         {'path': 'in/*.jsonl', 'follow': True}
     """
     parts = urlsplit(uri, allow_fragments=False)
-    make = _SCHEMES.get(parts.scheme)
-    if make is None:
-        known = ", ".join(_SCHEMES)
+    source = _read(parts, record_type)
+    if source is None:
+        known = ", ".join((*_SCHEMES, "kafka", *_STREAMS))
         problem = (
             f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has no scheme"
         )
@@ -72,9 +63,6 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
             f"{problem}; known schemes: {known}",
             "start the URI with a known scheme, e.g. file:in.txt",
         )
-    query = Query(parts)
-    source = make(parts, query, record_type)
-    query.require_all_used()
     if record_type is not None and source.output_type is str and record_type is not str:
         raise address_error(
             f"{uri!r} returns str", "convert the lines with map, or remove the type"
@@ -82,54 +70,31 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     return source
 
 
-def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return the source of streams of Pulsar, of Redis or of a file."""
-    properties: dict[str, Any] = {"address": address_of(parts)}
-    properties |= payload_options(query, record_type)
-    properties |= given_options(start=query.text("start"), bounded=query.flag("bounded") or None)
-    word = "stream_file"
-    if parts.scheme in REDIS:
-        word = "redis"
-        properties |= redis_options(query) | given_options(group=query.text("group"))
-    if parts.scheme in PULSAR:
-        word = "pulsar"
-        properties |= pulsar_options(query) | given_options(group=query.text("group"))
-    given = type_given_by(properties.get("value_format", "string"))
-    output_type = record_type if given is None else given
-    return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
-
-
-def _receiving_source(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return the source of streams without storage: WebSockets, and standard input."""
-    properties: dict[str, Any] = {"address": address_of(parts)}
-    properties |= payload_options(query, record_type)
-    properties |= given_options(
-        journal=query.flag("journal") or None, journal_bytes_max=query.number("journal_bytes_max")
+def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
+    """Return the source of a URI; None for an unknown scheme."""
+    if parts.scheme == "kafka":
+        return _kafka(parts, record_type)
+    found: Any = _STREAMS.get(parts.scheme)
+    if is_stream_file(parts):
+        found = stream_options.FileStreamSourceOptions
+    elif parts.scheme in _SCHEMES and not (found and parts.path.strip("/")):
+        query = Query(parts)
+        source = _SCHEMES[parts.scheme](parts, query, record_type)
+        query.require_all_used()
+        return source
+    if found is None and parts.scheme:
+        found = installed_options("source", parts.scheme)
+    if found is None:
+        return None
+    read: SourceDescriptor[Any] = read_connector(
+        parts, found, call="from_uri", record_type=record_type
     )
-    word = NOT_KEPT[parts.scheme]
-    if word == "socket_stream":
-        properties |= given_options(
-            listen=query.flag("listen") or None,
-            heads=query.flag("heads") or None,
-            line_bytes_max=query.number("line_bytes_max"),
-        )
-    if word == "websocket":
-        properties |= given_options(
-            subscribe=query.text("subscribe"),
-            sequence_field=query.text("sequence_field"),
-            listen=query.flag("listen") or None,
-            ping_interval_ms=query.number("ping_interval_ms"),
-            ping_timeout_ms=query.number("ping_timeout_ms"),
-            **tls_options(query),
-        )
-    given = type_given_by(properties.get("value_format", "string"))
-    output_type = record_type if given is None else given
-    return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
+    if read.output_type is not None or record_type is None:
+        return read
+    return dataclasses.replace(read, output_type=record_type)
 
 
 def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    if is_stream_file(parts):
-        return _streams(parts, query, record_type)
     path = unquote(parts.path)
     if parts.netloc or not path:
         raise address_error(
@@ -154,32 +119,22 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
     return typed(path, follow=follow, record_type=record_type or dict, timestamp_field=field)
 
 
-def _kafka(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
+def _kafka(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any]:
     topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
     if not parts.netloc or not topics:
         raise address_error("brokers or topic are missing", "write kafka://host:9092/topic")
-    format = format_of(query)
+    options = Query(parts).options(describe(KafkaSourceOptions), ("brokers", "topics"))
+    format = options.pop("value_format", None)
     declared = str if record_type is None and format is None else record_type
     builder = KafkaSourceBuilder[Any](parts.netloc, topics=topics, record_type=declared)
     if format is not None:
-        builder.deserializer(format)
-    calls: Mapping[str, Callable[[Any], Any]] = {
-        "group": builder.group_id,
-        "start": builder.starting_offsets,
-    }
-    for name, call in calls.items():
-        value = query.text(name)
-        if value is not None:
-            call(value)
-    if query.flag("bounded"):
-        builder.bounded()
-    return builder.build_connector()
+        builder.deserializer(Format(format, options.pop("value_format_options", None) or {}))
+    source: SourceDescriptor[Any] = read_properties(builder, KafkaSourceOptions, options)
+    return source
 
 
-def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return a source of lines: from clients, or with a stream from the other side."""
-    if parts.path.strip("/"):
-        return _receiving_source(parts, query, record_type)
+def _socket(parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
+    """Return a source of lines from clients."""
     if query.text("journal") not in (None, "true"):
         hint = "use socket://127.0.0.1:9999/KEY to connect; it has no journal by default"
         raise address_error("a listening socket always has a journal", hint)
@@ -199,16 +154,17 @@ _TYPED_FILES: Mapping[str, Callable[..., SourceDescriptor[Any]]] = {
     "csv": connectors.csv_file_source,
     "parquet": connectors.parquet_file_source,
 }
+_CLASSES: tuple[Any, ...] = (
+    stream_options.PulsarSourceOptions,
+    stream_options.RedisSourceOptions,
+    stream_options.WebSocketSourceOptions,
+    stream_options.StdioSourceOptions,
+    stream_options.SocketStreamSourceOptions,
+)
+_STREAMS = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
+# Sources whose options are in calls.
 _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]]] = {
     "file": _file,
-    "kafka": _kafka,
-    "pulsar": _streams,
-    "pulsar+ssl": _streams,
-    "redis": _streams,
-    "rediss": _streams,
-    "stdio": _receiving_source,
-    "ws": _receiving_source,
-    "wss": _receiving_source,
     "socket": _socket,
     "generator": _generator,
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_sdk.options import check, option
+from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.errors import (
     STREAM_TLS_REFUSED,
     STREAM_TLS_UNUSABLE,
@@ -54,19 +55,10 @@ class StreamerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TlsOptions:
+class TlsOptions(TlsFiles):
     """The files for TLS, beside the other options of a backend."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
-
-    ca_file: str | None = option(
-        None,
-        doc="PEM file with trusted CA certificates; default: the certificates of the system.",
-    )
-    cert_file: str | None = option(
-        None, doc="PEM file with the certificate of this side and its chain."
-    )
-    key_file: str | None = option(None, doc="PEM file with the private key of the certificate.")
 
     def tls_context(
         self, address: str, protocol: str, *, is_server: bool = False

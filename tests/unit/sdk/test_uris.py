@@ -65,6 +65,56 @@ def test_a_schema_stands_beside_the_format(tmp_path):
     assert messages.properties["value_format_options"] == {"message": "shop_pb2:Order"}
 
 
+@pytest.mark.parametrize(
+    ("uri", "properties"),
+    [
+        ("redis://h/a?retry_timeout_ms=5s&password=file:/run/pw&on_data_loss=continue",
+         {"retry_timeout_ms": 5_000, "password": {"secret": {"file": "/run/pw"}},
+          "on_data_loss": "continue"}),
+        ("ws://h/a?segment_bytes=1MiB&ping_interval_ms=250",
+         {"segment_bytes": 1 << 20, "ping_interval_ms": 250}),
+    ],
+)  # fmt: skip
+def test_a_uri_accepts_every_option_with_units_and_secrets(uri, properties):
+    found = source_from_uri(uri).properties
+
+    assert found == {"address": uri.partition("?")[0], **properties}
+
+
+def test_a_uri_of_kafka_accepts_every_option():
+    uri = "kafka://a:1/t?discovery_ms=1m&on_data_loss=latest&group_id=g&key_format=json"
+    client = 'kafka://a:1/t?properties={"client.id":"me","sasl.password":"env:PW"}'
+    sink = sink_from_uri('kafka://a:1/t?create_topic={"partitions":3}&on_rewind=publish_again')
+
+    assert source_from_uri(uri).properties.items() >= {
+        "discovery_ms": 60_000, "on_data_loss": "latest", "group_id": "g", "key_format": "json",
+    }.items()  # fmt: skip
+    assert source_from_uri(client).properties["properties"] == {
+        "client.id": "me", "sasl.password": {"secret": {"env": "PW"}},
+    }  # fmt: skip
+    assert sink.properties["create_topic"] == {"partitions": 3}
+    assert sink.properties["on_rewind"] == "publish_again"
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem", "hint"),
+    [
+        ("redis://h/a?pasword=env:PW", "unknown option 'pasword'", "did you mean 'password'?"),
+        ("redis://h/a?password=hunter2", "option 'password' is not a valid", "reference to a"),
+        ("redis://h/a?db=70000", "option 'db' is '70000'", "from 0 to 65,535"),
+        ("kafka://a:1/t?discovery_ms=1w", "option 'discovery_ms' is '1w'", "'30s'"),
+        ("kafka://a:1/t?group=a&group_id=b", "duplicate option 'group_id'", "once"),
+    ],
+)
+def test_a_wrong_option_of_a_uri_has_a_hint_and_shows_no_secret(uri, problem, hint):
+    with pytest.raises(StreamDefinitionError) as refused:
+        source_from_uri(uri)
+
+    assert problem in refused.value.facts["problem"]
+    assert hint in refused.value.facts["hint"]
+    assert "hunter2" not in str(refused.value)
+
+
 def test_an_environment_reads_from_a_uri():
     env = StreamEnvironment()
     env.from_uri("file:in.jsonl", type=Order).uid("in").print()

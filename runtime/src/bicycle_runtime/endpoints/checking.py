@@ -213,7 +213,7 @@ class Checks:
                 self.unknown(key, names, path, aliases=aliases)
             elif name in found:
                 text = f"{found[name]} and {key} are the same key; use only one"
-                self.note((*path, key), text, at_key=True)
+                self._add((*path, key), text, self.document.key_position((*path, key)))
             else:
                 found[name] = key
                 if key != name:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from bicycle_sdk.kafka.base import is_secret_property
-from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes
+from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes, with_unit
 from bicycle_sdk.secrets import Secret
 
 __all__ = [
@@ -82,7 +82,7 @@ def option_duration_ms(key: str, value: str | float) -> int:
         >>> option_duration_ms("roll_ms", 250), option_duration_ms("max_age", 250)
         (250, 250000)
     """
-    return parse_duration_ms(str(value)) if "ms" in key.split("_") else duration_ms(value)
+    return parse_duration_ms(with_unit(key, str(value)))
 
 
 def size_bytes(value: str | float) -> int:

@@ -18,7 +18,7 @@ from bicycle_sdk.connector_options import ConnectorOptions
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
 from bicycle_sdk.formats import Format
 from bicycle_sdk.options import declared_options, from_mapping
-from bicycle_sdk.sinks.addresses import format_with_schema
+from bicycle_sdk.uri_queries import format_with_schema
 
 __all__ = ["EndKeys", "Kinds"]
 

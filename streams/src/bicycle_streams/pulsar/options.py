@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bicycle_sdk.client_options import PulsarCluster
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions, TlsOptions
 
@@ -12,19 +13,10 @@ __all__ = ["PulsarClusterOptions", "PulsarOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PulsarClusterOptions(TlsOptions):
+class PulsarClusterOptions(PulsarCluster, TlsOptions):
     """The location of a cluster's topics, for programs and for jobs."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
-
-    namespace: str = option("public/default", doc="Tenant and namespace of the topics.")
-    admin_url: str | None = option(
-        None,
-        doc=(
-            "URL of the admin API, such as http://host:8080; default: port 8080 of the first "
-            "node, or 8443 with TLS."
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

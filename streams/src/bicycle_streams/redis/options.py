@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bicycle_sdk.client_options import RedisServer
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions, TlsOptions
-from bicycle_streams.redis.ids import Timestamps
 
 __all__ = ["AutoCommit", "RedisOptions", "RedisServerOptions"]
 
@@ -15,17 +15,10 @@ AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedisServerOptions(TlsOptions):
+class RedisServerOptions(RedisServer, TlsOptions):
     """The address of a server, and the form of its entries, for programs and jobs."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
-
-    db: int = option(0, low=0, high=65_535, doc="Number of the Redis database.")
-    username: str | None = option(None, doc="User name, if the server has users.")
-    timestamps: Timestamps = option(
-        "ms", doc="Unit of the times in ids: milliseconds (ms), or nanoseconds (ns)."
-    )
-    message_field: str = option("msg", doc="Field of an entry that contains the payload.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

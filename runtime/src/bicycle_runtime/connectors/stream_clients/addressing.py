@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
+from bicycle_runtime.connectors.stream_clients.options import tls_options
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.addresses import WILDCARD, StreamUrl
 from bicycle_streams.errors import StreamError
-from bicycle_streams.options import TlsOptions
 
 __all__ = ["address_error", "check_tls", "url_of"]
 
@@ -38,7 +39,7 @@ def url_of(
 
 def check_tls(
     spec: ConnectorSpec,
-    options: TlsOptions,
+    options: TlsFiles,
     url: StreamUrl,
     protocol: str,
     *,
@@ -50,7 +51,7 @@ def check_tls(
         CONNECTOR_OPTION_WRONG: so it is.
     """
     try:
-        options.tls_context(str(url.streamer), protocol, is_server=is_server)
+        tls_options(options).tls_context(str(url.streamer), protocol, is_server=is_server)
     except StreamError as error:
         raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,

@@ -17,7 +17,6 @@ from typing import Any
 import pulsar
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.connectors.stream_clients.addressing import address_error, check_tls, url_of
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
@@ -29,16 +28,16 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     shard_name,
     stream_in,
 )
-from bicycle_runtime.connectors.stream_clients.options import (
+from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
+from bicycle_runtime.connectors.stream_clients.source import StreamSource
+from bicycle_runtime.contract import BadRecord, ConnectorSpec
+from bicycle_sdk.secrets import Secret
+from bicycle_sdk.stream_options import (
     PublishedOptions,
     PulsarSinkOptions,
     PulsarSourceOptions,
     StreamSourceOptions,
 )
-from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
-from bicycle_runtime.connectors.stream_clients.source import StreamSource
-from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.errors import StreamError, StreamUrlError
 from bicycle_streams.messages import Message
@@ -258,5 +257,5 @@ def _server_of(
     return PulsarServer(
         url=url,
         words={name: getattr(options, name) for name in _WORDS},
-        secret=secret_option(spec, "token", options.token),
+        secret=options.token,
     )

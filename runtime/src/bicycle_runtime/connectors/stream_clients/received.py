@@ -20,12 +20,7 @@ from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
-from bicycle_runtime.connectors.stream_clients.options import (
-    ReceivedOptions,
-    SocketStreamOptions,
-    WebSocketSourceOptions,
-    codec_of,
-)
+from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.connectors.stream_clients.source import decoded_batch
 from bicycle_runtime.contract import (
     BadRecord,
@@ -39,6 +34,12 @@ from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.quantities import amount
+from bicycle_sdk.stream_options import (
+    ReceivedOptions,
+    SocketStreamSourceOptions,
+    StdioSourceOptions,
+    WebSocketSourceOptions,
+)
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import backend_of, connect
 from bicycle_streams.consuming import Consumer
@@ -280,7 +281,7 @@ class ReceivedReader:
 class ReceivedSource(SnapshotsState, JournalSource):
     """Reads streams as they come; a subclass knows the backend."""
 
-    options_class: type[ReceivedOptions] = ReceivedOptions
+    options_class: type[ReceivedOptions]
     protocols: tuple[str, ...]
     gives_times = True
 
@@ -357,7 +358,7 @@ class WebSocketSource(ReceivedSource):
 class SocketStreamSource(ReceivedSource):
     """Reads lines of a TCP connection; never ends."""
 
-    options_class = SocketStreamOptions
+    options_class = SocketStreamSourceOptions
     protocols = ("socket",)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
@@ -368,4 +369,5 @@ class SocketStreamSource(ReceivedSource):
 class StdioSource(ReceivedSource):
     """Reads streams from the standard input of the driver, to its end."""
 
+    options_class = StdioSourceOptions
     protocols = ("stdio",)

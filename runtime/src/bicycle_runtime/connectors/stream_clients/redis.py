@@ -23,7 +23,6 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.connectors.stream_clients.addressing import address_error, check_tls, url_of
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
@@ -35,16 +34,17 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     StreamOutput,
     cut_of,
 )
-from bicycle_runtime.connectors.stream_clients.options import (
+from bicycle_runtime.connectors.stream_clients.options import tls_options
+from bicycle_runtime.connectors.stream_clients.sink import StreamSink
+from bicycle_runtime.connectors.stream_clients.source import StreamSource
+from bicycle_runtime.contract import BadRecord, ConnectorSpec
+from bicycle_sdk.secrets import Secret
+from bicycle_sdk.stream_options import (
     PublishedOptions,
     RedisSinkOptions,
     RedisSourceOptions,
     StreamSourceOptions,
 )
-from bicycle_runtime.connectors.stream_clients.sink import StreamSink
-from bicycle_runtime.connectors.stream_clients.source import StreamSource
-from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.errors import StreamError, StreamUrlError
 from bicycle_streams.messages import Message
@@ -481,8 +481,8 @@ def _server_of(
     return RedisServer(
         address=str(url.streamer),
         nodes=nodes,
-        tls=tls_words(url.streamer, options, is_verified=True),
+        tls=tls_words(url.streamer, tls_options(options), is_verified=True),
         db=options.db,
         username=options.username,
-        secret=secret_option(spec, "password", options.password),
+        secret=options.password,
     )

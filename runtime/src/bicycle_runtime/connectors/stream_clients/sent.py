@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 
 from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
 from bicycle_runtime.connectors.stream_clients.backends import AwayError, RefusedError, StreamOutput
-from bicycle_runtime.connectors.stream_clients.options import (
-    PublishedOptions,
-    SentOptions,
-    SentToSocketOptions,
-    WebSocketSinkOptions,
-)
 from bicycle_runtime.connectors.stream_clients.sink import PayloadWriterFactory, StreamSink
 from bicycle_runtime.contract import DropsRecords, Guarantee
 from bicycle_runtime.formats.contract import Codec
+from bicycle_sdk.stream_options import (
+    PublishedOptions,
+    SocketStreamSinkOptions,
+    StdioSinkOptions,
+    WebSocketSinkOptions,
+)
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.connecting import connect
 from bicycle_streams.contract import Streamer
@@ -157,7 +157,7 @@ class SentSink(DropsRecords, StreamSink):
     """Sends records as messages of one stream; a subclass knows the backend."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
-    options_class: type[PublishedOptions] = SentOptions
+    options_class: type[PublishedOptions]
     protocols: tuple[str, ...]
     # Options that the backend has, too.
     passed_on: Sequence[str] = ()
@@ -198,7 +198,7 @@ class WebSocketSink(SentSink):
 class SocketStreamSink(SentSink):
     """Sends lines to a TCP server, or as one to its clients."""
 
-    options_class = SentToSocketOptions
+    options_class = SocketStreamSinkOptions
     protocols = ("socket",)
     passed_on = ("listen", "heads")
 
@@ -206,4 +206,5 @@ class SocketStreamSink(SentSink):
 class StdioSink(SentSink):
     """Writes lines to the standard output of the driver."""
 
+    options_class = StdioSinkOptions
     protocols = ("stdio",)

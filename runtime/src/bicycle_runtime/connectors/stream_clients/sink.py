@@ -29,11 +29,7 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     RefusedError,
     StreamOutput,
 )
-from bicycle_runtime.connectors.stream_clients.options import (
-    PublishedOptions,
-    StreamSinkOptions,
-    codec_of,
-)
+from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -46,6 +42,7 @@ from bicycle_runtime.contract import (
 )
 from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.stream_options import PublishedOptions, StreamSinkOptions
 
 __all__ = ["PayloadWriterFactory", "StreamSink"]
 

@@ -27,7 +27,7 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     StreamInput,
 )
 from bicycle_runtime.connectors.stream_clients.losses import Loss, LossWatch
-from bicycle_runtime.connectors.stream_clients.options import StreamSourceOptions, codec_of
+from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.contract import (
     BadRecord,
     Budget,
@@ -46,6 +46,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.stream_options import StreamSourceOptions
 from bicycle_streams.messages import Message
 
 __all__ = ["StreamReader", "StreamSource", "decoded_batch"]

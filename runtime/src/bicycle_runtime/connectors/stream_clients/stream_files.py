@@ -26,14 +26,15 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     shard_name,
     stream_in,
 )
-from bicycle_runtime.connectors.stream_clients.options import (
-    PublishedOptions,
-    StreamSinkOptions,
-    StreamSourceOptions,
-)
 from bicycle_runtime.connectors.stream_clients.sink import StreamSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord
+from bicycle_sdk.stream_options import (
+    FileStreamSinkOptions,
+    FileStreamSourceOptions,
+    PublishedOptions,
+    StreamSourceOptions,
+)
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import StreamConnectError, StreamError
 from bicycle_streams.file.creating import create_file
@@ -55,7 +56,7 @@ _BUFFER = 1 << 20
 class StreamFileSource(StreamSource):
     """Reads streams of one file, which may come to be later."""
 
-    options_class = StreamSourceOptions
+    options_class = FileStreamSourceOptions
 
     def make_input(self, options: StreamSourceOptions) -> StreamInput:
         """Return the input."""
@@ -66,7 +67,7 @@ class StreamFileSource(StreamSource):
 class StreamFileSink(StreamSink):
     """Appends to a stream of one file."""
 
-    options_class = StreamSinkOptions
+    options_class = FileStreamSinkOptions
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
         """Return the output."""

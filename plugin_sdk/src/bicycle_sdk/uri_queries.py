@@ -1,0 +1,188 @@
+"""The options of connectors in the query of a URI: ``?format=json&group=readers``.
+
+Each option of a connector is accepted by its name and its aliases, and its text is parsed as in any
+other text: times and sizes with units, lists with commas, secrets as ``env:NAME``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.formats import Format, as_format, avro, protobuf
+from bicycle_sdk.options import OptionInfo, describe, parse
+from bicycle_sdk.quantities import with_unit
+
+__all__ = ["Query", "address_error", "address_of", "format_with_schema", "read_connector"]
+
+_BOOLS = {"true": True, "false": False}
+_WITH_SCHEMA: Mapping[str, Callable[[str], Format]] = {"avro": avro, "protobuf": protobuf}
+_FORMAT = "value_format"
+
+
+def read_connector(parts: SplitResult, options_class: Any, *, call: str, record_type: Any) -> Any:
+    """Return the source or sink of a URI, from the options class of its connector.
+
+    Args:
+        parts: The URI.
+        options_class: A subclass of ``SourceOptions`` or ``SinkOptions``.
+        call: The call, for errors.
+        record_type: The declared type of records, or None.
+
+    Raises:
+        StreamDefinitionError: the address or an option is wrong.
+    """
+    try:
+        address = options_class.from_address(parts)
+    except ValueError as error:
+        hint = f"see the docs of {options_class.connector.call}"
+        raise address_error(str(error), hint, call=call) from error
+    options = Query(parts, call=call).options(describe(options_class), address)
+    if _FORMAT in {info.name for info in describe(options_class)} and _FORMAT not in options:
+        plain = {str: "string", bytes: "bytes", None: "string"}
+        name = plain.get(record_type, "json")
+        options |= {} if name == "string" else {_FORMAT: name}
+    return options_class(**address, **options).build_connector()
+
+
+class Query:
+    """The options in a URI's query; an unused option is an error.
+
+    Args:
+        parts: The URI.
+        call: The call, for errors.
+    """
+
+    def __init__(self, parts: SplitResult, *, call: str = "from_uri") -> None:
+        self.call = call
+        self._scheme = parts.scheme
+        self._values: dict[str, str] = {}
+        self._used: list[str] = []
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if name in self._values:
+                raise address_error(f"duplicate option {name!r}", "set it once", call=call)
+            self._values[name] = value
+
+    def options(
+        self, infos: Collection[OptionInfo], address: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Return the options of a connector that the query has, as values of their types.
+
+        Args:
+            infos: The options of the connector.
+            address: The options that are in the address of the URI.
+
+        Raises:
+            StreamDefinitionError: an option is unknown, set twice, or has a wrong value.
+        """
+        known = {info.name: info for info in infos if info.name not in address}
+        names = {alias: info.name for info in known.values() for alias in info.aliases}
+        names |= {f"{info.name}_env": info.name for info in known.values() if info.hides_values}
+        if _FORMAT in known:
+            names |= {"format": _FORMAT, "schema": "value_format_options"}
+        found: dict[str, Any] = {}
+        for key, text in self._values.items():
+            name = names.get(key, key)
+            if name not in known:
+                raise self._unknown(key, known, names)
+            if name in found:
+                raise address_error(f"duplicate option {key!r}", "set it once", call=self.call)
+            found[name] = self._parse(key, text, known[name])
+        return found | self._format(found)
+
+    def text(self, name: str) -> str | None:
+        """Return an option as it is; None when it is not given."""
+        self._used.append(name)
+        return self._values.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Return an option that is true or false; false when it is not given."""
+        text = self.text(name)
+        if text is not None and text not in _BOOLS:
+            raise address_error(
+                f"option {name!r} is {text!r}", "give true or false", call=self.call
+            )
+        return text is not None and _BOOLS[text]
+
+    def number(self, name: str) -> int | None:
+        """Return an option that is a whole number."""
+        text = self.text(name)
+        if text is not None and not (text.isascii() and text.isdigit()):
+            raise address_error(
+                f"option {name!r} is {text!r}", "give a whole number", call=self.call
+            )
+        return None if text is None else int(text)
+
+    def require_all_used(self) -> None:
+        """Refuse options that the source does not have."""
+        for name in self._values:
+            if name not in self._used:
+                raise self._unknown(name, self._used, ())
+
+    def _unknown(self, name: str, known: Collection[str], more: Collection[str]) -> Exception:
+        near = difflib.get_close_matches(name, [*known, *more], n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        hint = f"{meant}known options of {self._scheme}: {', '.join(known)}"
+        return address_error(f"unknown option {name!r}", hint, call=self.call)
+
+    def _parse(self, key: str, text: str, info: OptionInfo) -> Any:
+        """Return the value of an option from its text."""
+        if key == f"{info.name}_env":
+            text = f"env:{text}"
+        if info.unit == "ms":
+            text = with_unit(key, text)
+        try:
+            if info.hint is object and text[:1] in ("{", "["):
+                return json.loads(text)
+            if info.hint is bool and text not in _BOOLS:
+                raise ValueError(text)
+            return parse(info, text)
+        except ValueError as error:
+            shown = "not a valid value" if info.hides_values else repr(text)
+            raise address_error(
+                f"option {key!r} is {shown}", f"give {info.expected}", call=self.call
+            ) from error
+
+    def _format(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the format of values with its schema, if the query has one."""
+        schema, name = self._values.get("schema"), found.get(_FORMAT)
+        if (name is None and schema is None) or "value_format_options" in self._values:
+            return {}
+        format = format_with_schema(name, schema, call=self.call)
+        options = {"value_format_options": dict(format.options)} if format.options else {}
+        return {_FORMAT: format.name, **options}
+
+
+def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Format:
+    """Return a format by its name, with a schema if it has one.
+
+    Args:
+        name: The name.
+        schema: The file of an Avro schema, or the location of a Protobuf message.
+        call: The call that takes them, for errors.
+
+    Raises:
+        StreamDefinitionError: the format needs a schema or has none, or it cannot be read.
+    """
+    if schema is None:
+        return as_format(name or "", call=call)
+    make = _WITH_SCHEMA.get(name or "")
+    if make is None:
+        raise address_error(
+            f"the format {name!r} has no schema", "remove the option 'schema'", call=call
+        )
+    return make(schema)
+
+
+def address_of(parts: SplitResult) -> str:
+    """Return the address of streams, without the options after it."""
+    return f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"
+
+
+def address_error(problem: str, hint: str, *, call: str = "from_uri") -> StreamDefinitionError:
+    """Return the error of a text that names nothing."""
+    return StreamDefinitionError(call=call, problem=problem, hint=hint)
