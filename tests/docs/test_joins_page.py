@@ -25,7 +25,7 @@ def test_the_job_of_the_page_builds(module):
 
 
 def test_the_test_of_the_page_passes(module):
-    module.test_a_factor_counts_for_the_amounts_behind_it()
+    module.test_a_factor_applies_to_later_amounts()
 
 
 def test_the_table_names_every_join():
