@@ -108,6 +108,38 @@ def classes_named_twice() -> dict[str, list[str]]:
     return {name: list(files.values()) for name, files in found.items() if len(files) > 1}
 
 
+def lists_of_public_names() -> list[str]:
+    """Return the modules that are no interface and list all their public names once more."""
+    found = []
+    for path in sorted((SOURCES / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(SOURCES / PACKAGE).parts
+        if parts[0] in {"contract", "layouts", "testing"} or path.name == "__init__.py":
+            continue
+        names: set[str] = set()
+        listed = None
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(node.name)
+            for target in _targets(node):
+                names.add(target)
+                if target == "__all__":
+                    listed = set(ast.literal_eval(node.value))
+        if listed == {name for name in names if not name.startswith("_")}:
+            found.append("/".join(parts))
+    return found
+
+
+def _targets(node: ast.stmt) -> list[str]:
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def files_of_kinds() -> dict[str, set[str]]:
     """Return, for each kind of operator, the files of SDK and runtime that name it."""
     found: dict[str, set[str]] = {kind.name: set() for kind in OperatorKind}

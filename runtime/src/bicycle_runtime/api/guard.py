@@ -45,8 +45,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
-__all__ = ["HEADERS", "Exchange", "Guard", "broken_answer", "error_answer"]
-
 _WATCH_S = 1.0
 _BODY_S = 30.0
 _POLICY = (

@@ -12,8 +12,6 @@ import msgspec
 from bicycle_runtime.jobs.operations.operation import NoOptions, OperationKind
 from bicycle_sdk.options import OptionInfo
 
-__all__ = ["body_of"]
-
 
 def body_of(kind: OperationKind) -> type[msgspec.Struct]:
     """Return the shape of the body of a request for an operation.

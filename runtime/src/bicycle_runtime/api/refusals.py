@@ -14,8 +14,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
-__all__ = ["note_refused"]
-
 _LOG = logging.getLogger(__name__)
 _TARGET_LENGTH_MAX = 200
 

@@ -16,8 +16,6 @@ from bicycle_runtime.api.errors import BODY_UNREADABLE, MEDIA_TYPE_UNSUPPORTED
 from bicycle_runtime.service.plugins.lock_files import LOCK_BYTES_MAX
 from bicycle_runtime.service.plugins.wheels import WheelLimits
 
-__all__ = ["FORM", "UPLOAD_FILES", "body_bytes_max", "read_form", "takes_form"]
-
 FORM = "multipart/form-data"
 UPLOAD_FILES = {"wheel": "A wheel with plugins.", "lock": "Its lock file, with hashes."}
 _BODY_BYTES_MAX = 1 << 20

@@ -27,8 +27,6 @@ from bicycle_runtime.base.pipes import FrameReader, Message, decode_body, encode
 from bicycle_runtime.base.processes import how_it_ended, keep_niceness
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["Child", "NoAnswerError", "ask_child"]
-
 _ANSWER_BYTES_MAX = 1 << 30
 _OUTPUT_BYTES = 64 << 10
 _CHUNK_BYTES = 64 << 10

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_packed_path", "show_paths"]
-
 _FOLDER = re.compile(
     r"/[^\s\"']*/[0-9a-f]{64}/(?:environment/lib(?:64)?/python[0-9.]+/site-packages/)?"
 )

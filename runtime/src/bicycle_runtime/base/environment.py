@@ -7,13 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-__all__ = [
-    "chosen_variables",
-    "environment_for_child",
-    "environment_for_python",
-    "environment_set",
-]
-
 
 def environment_for_child(extra: Mapping[str, str]) -> dict[str, str]:
     """Return this process's variables with some added or replaced."""

@@ -20,16 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "BASE_POINTS",
-    "FAULT_POINTS",
-    "TRANSACTION_POINTS",
-    "InjectedFault",
-    "arm_fault",
-    "disarm_faults",
-    "fault_point",
-]
-
 FAULT_POINTS: Final = (
     "read",
     "operator",

@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["birth_time_ns", "make_folder", "own_folder", "replace_file", "sync_folder"]
-
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
 _STATX_BYTE_COUNT = 256

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["attempt_id", "job_id", "slug"]
-
 _SLUG_LENGTH_MAX = 40
 _TRIES_PER_LENGTH = 16
 _SUFFIX_LENGTH_MAX = 12

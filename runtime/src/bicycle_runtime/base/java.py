@@ -10,16 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = [
-    "JAVA_MAJOR_MIN",
-    "JavaInfo",
-    "escaped_property",
-    "find_java",
-    "java_major",
-    "java_version",
-    "log4j_settings",
-]
-
 JAVA_MAJOR_MIN = 17
 _VERSION = re.compile(r'version "([^"]+)"')
 _LOG4J = """\

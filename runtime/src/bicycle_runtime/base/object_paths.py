@@ -13,8 +13,6 @@ from collections.abc import Iterable
 
 from bicycle_runtime.base.errors import UnsafePathError
 
-__all__ = ["checked_name", "checked_path", "refuse_links", "require_below"]
-
 _NO_PARTS = frozenset(("", ".", ".."))
 
 

@@ -10,8 +10,6 @@ import errno
 import os
 import resource
 
-__all__ = ["comes_from_open_files", "has_room", "is_kept_for_work"]
-
 _ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 _KEPT_MAX, _KEPT_SHARE = 64, 4
 

@@ -6,8 +6,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["OWN_DISTRIBUTIONS", "OWN_PACKAGES", "own_folders"]
-
 OWN_PACKAGES = ("bicycle_runtime", "bicycle_sdk", "bicycle_streams")
 OWN_DISTRIBUTIONS = ("bicycle-runtime", "bicycle-sdk", "bicycle-streams")
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from bicycle_runtime.base.processes import is_alive, start_ticks
 
-__all__ = ["ProcessIdentity", "is_surely_gone", "this_process"]
-
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 

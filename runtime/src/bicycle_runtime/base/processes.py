@@ -19,25 +19,6 @@ from pathlib import Path
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.pipes import is_readable
 
-__all__ = [
-    "OPEN_FILES_MIN",
-    "SIGNAL_BASE",
-    "descendants",
-    "hang_up",
-    "how_it_ended",
-    "is_alive",
-    "is_frozen",
-    "keep_niceness",
-    "kill_all",
-    "open_files_max",
-    "send_signal",
-    "signal_name",
-    "stand_back",
-    "start_detached",
-    "start_ticks",
-    "wait_for_end",
-]
-
 OPEN_FILES_MIN = 1_024  # The needs of Java with Spark, and of a driver with some sockets.
 SIGNAL_BASE = 128  # The exit code of shells for a signal.
 _NICENESS = 5

@@ -16,8 +16,6 @@ from functools import partial
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import Storage
 
-__all__ = ["objects_ahead", "parts_ahead"]
-
 _REQUESTS = 8
 _PART_BYTES = 8 << 20
 _AHEAD_BYTES = 64 << 20  # At most so much is requested, or waits, and one part more.

@@ -35,8 +35,6 @@ from bicycle_runtime.base.errors import (
 from bicycle_runtime.base.object_paths import checked_path, refuse_links
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["FsspecStorage", "file_system", "outages_told_to"]
-
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _CONNECT_S, _READ_S = 5, 15
 _ONE_REQUEST_BYTES = 64 << 20

@@ -22,8 +22,6 @@ from bicycle_runtime.base.errors import (
 )
 from bicycle_runtime.base.remote_storage import FsspecStorage
 
-__all__ = ["S3Storage"]
-
 _PART_BYTES = 8 << 20  # 5 MiB is the least that S3 takes; 10 000 parts are the most.
 _UPLOADS = 4  # of one object, at a time
 _BLOCK_BYTES = 8 << 20

@@ -22,15 +22,6 @@ import msgspec
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import is_alive, is_frozen, send_signal, start_ticks
 
-__all__ = [
-    "STACKS_VARIABLE",
-    "ProcessStacks",
-    "keep_stacks",
-    "offer_stacks",
-    "read_stacks",
-    "take_kept_stacks",
-]
-
 STACKS_VARIABLE = "BICYCLE_STACKS"
 _KEPT, _KEEP_S = "kept", 0.5
 _SIGNAL = signal.SIGUSR1

@@ -11,8 +11,6 @@ from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_sdk.errors import ConfigError
 
-__all__ = ["is_within", "open_storage", "resolve_location"]
-
 _S3_SCHEMES = ("s3", "s3a")
 _LOCAL_SCHEMES = ("", "file", "local")
 

@@ -12,8 +12,6 @@ import msgspec
 
 from bicycle_runtime.base.errors import STORED_NEWER
 
-__all__ = ["STORED_VERSION", "VERSION_FIELD", "decode_stored", "encode_stored", "refuse_newer"]
-
 STORED_VERSION = 1  # Of every file written by ``encode_stored``; all are at their first version.
 VERSION_FIELD = "format_version"
 _T = TypeVar("_T")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bicycle_runtime.cli.command_offers import CommandOffer
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
 
-__all__ = ["bicycle_commands"]
-
 _ROOM = "bicycle_runtime.cli"
 # Purpose -> command -> the location of its function, and the first sentence of its help.
 _RUN_JOBS = "Run jobs"

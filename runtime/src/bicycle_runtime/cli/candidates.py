@@ -11,8 +11,6 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["file_names", "matching", "parameter_names", "plugin_names"]
-
 _PLUGINS = "bicycle.plugins"
 
 

@@ -12,8 +12,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["completion_command"]
-
 _PROGRAM = "bicycle"
 # A name of a parameter ends with "=" and its value follows at once; where we know nothing, bash
 # completes names of files.

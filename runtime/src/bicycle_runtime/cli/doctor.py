@@ -9,8 +9,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
-__all__ = ["doctor_command"]
-
 
 @click.command(
     "doctor",

@@ -12,8 +12,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
-__all__ = ["metrics_command", "workers_command"]
-
 
 @click.command("metrics", epilog=examples("bicycle metrics wordcount", "bicycle metrics --json"))
 @click.argument("job", required=False, shell_complete=job_names)

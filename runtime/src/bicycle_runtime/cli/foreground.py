@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
     from bicycle_sdk.clock import Clock
 
-__all__ = ["run_in_foreground", "summary_lines"]
-
 
 def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None:
     """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""

@@ -24,8 +24,6 @@ from bicycle_streams.cli.exit_codes import FAILED
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, location_text, show_table, show_text
 
-__all__ = ["info_command", "list_command", "status_command"]
-
 _AGE_SHOWN_MIN_MS = 5_000
 _LAGS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5

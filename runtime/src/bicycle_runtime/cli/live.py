@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
     from bicycle_sdk.clock import Clock
 
-__all__ = ["LiveStatus", "status_parts"]
-
 _GAP = "  "
 _STOPPING = "STOPPING"
 _LONG_MS = 2_000

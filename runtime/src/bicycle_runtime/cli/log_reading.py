@@ -12,8 +12,6 @@ from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["local_pieces", "remote_pieces"]
-
 _POLL_S = 0.2
 _CHUNK_BYTES = 1 << 16
 _PAGE = 500

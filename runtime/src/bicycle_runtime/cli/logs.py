@@ -13,8 +13,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["logs_command"]
-
 
 @click.command(
     "logs",

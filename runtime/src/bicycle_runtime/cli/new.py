@@ -10,8 +10,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["new_command"]
-
 
 @click.command(
     "new",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport
     from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
 
-__all__ = ["change_lines", "plan_command", "report_lines"]
-
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 

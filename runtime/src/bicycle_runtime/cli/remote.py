@@ -27,8 +27,6 @@ from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import duration_text
 
-__all__ = ["Remote", "job_path", "progress"]
-
 _TIMEOUT_S = 90.0
 _WAIT_S = 30
 _FIRST_PROGRESS_S, _PROGRESS_S = 2.0, 3.0

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     from bicycle_runtime.jobs.status import PhaseStatus
 
-__all__ = [
-    "lag_text",
-    "metric_texts",
-    "phase_text",
-    "tell_stop",
-    "waiting_texts",
-    "watermark_text",
-]
-
 
 def phase_text(phase: PhaseStatus) -> str:
     """Return the phase of a start, its progress, and the remaining time."""

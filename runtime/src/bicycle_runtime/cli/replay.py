@@ -19,8 +19,6 @@ from bicycle_streams.cli.exit_codes import FAILED
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
 
-__all__ = ["replay_command"]
-
 _NEXT = "next"
 _SHOWN = 10
 

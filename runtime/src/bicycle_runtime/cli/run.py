@@ -20,8 +20,6 @@ from bicycle_sdk.options import describe, from_mapping
 from bicycle_streams.cli.commands import CommandWithSections, examples
 from bicycle_streams.cli.parameters import answers, pairs
 
-__all__ = ["run_command", "submit_command"]
-
 _JOB_OPTIONS = describe(JobOptions)
 _ENGINE_OPTIONS = describe(EngineOptions)
 

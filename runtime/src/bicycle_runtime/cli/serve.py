@@ -12,8 +12,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["serve_command"]
-
 _LOOK_MS = 60_000
 
 

@@ -9,8 +9,6 @@ from bicycle_runtime.cli.rendering import waiting_texts
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.clock import SystemClock
 
-__all__ = ["show_status", "stuck_lines", "waiting_lines"]
-
 _STUCK_CALLS_SHOWN_MAX = 8
 
 

@@ -17,8 +17,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers, pairs
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["serve_command"]
-
 _PACKAGE = "bicycle_runtime.subscriber_server"
 _LIBRARIES = ("httpx", "prometheus_client", "starlette", "websockets")
 

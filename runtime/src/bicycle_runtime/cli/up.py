@@ -32,8 +32,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers, pairs
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["door_options", "down_command", "home_option", "service_home", "up_command"]
-
 _MODULE = "bicycle_runtime.service_process.main"
 _LIBRARIES = (
     "grpc",

@@ -15,8 +15,6 @@ from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
-__all__ = ["upgrade_command"]
-
 _OPTIONS = [info for info in UPGRADE.option_infos if info.name != "digest"]
 
 

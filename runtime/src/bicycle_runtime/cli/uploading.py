@@ -13,8 +13,6 @@ from bicycle_runtime.extraction.scripts import read_pipeline
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.pipelines.documents import notation_of
 
-__all__ = ["job_facts", "submit_wheel", "wheel_options"]
-
 _PATHS = ("checkpoint_dir", "from_", "savepoint_key")
 
 

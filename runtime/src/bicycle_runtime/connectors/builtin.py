@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bicycle_runtime.connectors.hooks import connector_hook
 
-__all__ = ["EXTRAS", "bicycle_sinks", "bicycle_sources"]
-
 # Connector word -> the extra of bicycle-runtime that brings its library.
 EXTRAS = {
     "delta": "delta",

@@ -26,8 +26,6 @@ from bicycle_runtime.contract import (
     SourceStatus,
 )
 
-__all__ = ["NEXT_POLL_MS", "SHARD", "JournalSource", "Receiving"]
-
 SHARD = "journal"
 NEXT_POLL_MS = 20
 

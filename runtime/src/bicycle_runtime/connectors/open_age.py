@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["OpenAge"]
-
 
 class OpenAge:
     """A timer that makes output visible in time, even if the wall clock is set.

@@ -17,8 +17,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["AnswerLimit", "Patience", "PatientPublication", "close_socket"]
-
 _LOG = logging.getLogger(__name__)
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 

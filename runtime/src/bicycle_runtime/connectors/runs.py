@@ -14,8 +14,6 @@ from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.contract import DriverServices
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["run_of", "storage_id_of"]
-
 
 def storage_id_of(services: DriverServices) -> str:
     """Return the location of a sink's state, which changes when a job moves."""

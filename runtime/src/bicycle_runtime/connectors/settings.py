@@ -27,15 +27,6 @@ from bicycle_sdk.options import from_mapping
 from bicycle_sdk.record_types import type_name
 from bicycle_sdk.secrets import Secret
 
-__all__ = [
-    "codec_for",
-    "read_options",
-    "require_decodable",
-    "secret_of",
-    "secret_option",
-    "typed_path",
-]
-
 _T = TypeVar("_T")
 
 

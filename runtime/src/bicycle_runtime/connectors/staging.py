@@ -15,14 +15,6 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.errors import STAGED_FILE_DAMAGED
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 
-__all__ = [
-    "BLOCK_BYTES",
-    "StagedStream",
-    "StagedWriter",
-    "read_staged",
-    "staged_blocks",
-]
-
 BLOCK_BYTES = 1 << 20
 _NOTHING: tuple[Sequence[Any], bytes] = ([], b"")
 

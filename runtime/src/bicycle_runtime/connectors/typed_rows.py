@@ -22,8 +22,6 @@ from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_sdk.time import TIME_MS_MAX
 
-__all__ = ["columns_for", "in_field_order", "records_of", "with_event_times"]
-
 _RAW_BYTES_MAX = 4_096
 
 

@@ -19,15 +19,6 @@ from bicycle_runtime.dev.java_programs import require_keytool
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import check, option
 
-__all__ = [
-    "HOST",
-    "BrokerOptions",
-    "BrokerSecurity",
-    "Keystore",
-    "make_keystore",
-    "server_properties",
-]
-
 HOST = "127.0.0.1"
 _SCRAM = "SCRAM-SHA-512"
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"

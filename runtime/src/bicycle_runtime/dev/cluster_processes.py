@@ -23,8 +23,6 @@ from bicycle_runtime.base.processes import (
 from bicycle_runtime.dev.cluster_record import SparkProcess
 from bicycle_runtime.engine.spark.java import spark_environment
 
-__all__ = ["KILL_TIMEOUT_S", "ClusterProcesses"]
-
 KILL_TIMEOUT_S = 30
 _MARK, _HOST = "BICYCLE_CLUSTER", "SPARK_LOCAL_IP"
 # Executors and workers inherit what a host has; secrets of the one who starts it are not among it.

@@ -12,16 +12,6 @@ from bicycle_runtime.base.processes import is_alive
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.options import check, option
 
-__all__ = [
-    "MASTER_HOST",
-    "ClusterOptions",
-    "ClusterRecord",
-    "SparkProcess",
-    "host_address",
-    "read_record",
-    "write_record",
-]
-
 _FILE = "cluster.json"
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.dev.errors import BROKER_JAVA_MISSING
 
-__all__ = ["require_java", "require_keytool"]
-
 
 def require_java() -> Path:
     """Return the program ``java``.

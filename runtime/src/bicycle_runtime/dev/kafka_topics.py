@@ -17,8 +17,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bicycle_runtime.dev.errors import BROKER_SILENT, TOPIC_REFUSED
 from bicycle_runtime.dev.waiting import wait_until
 
-__all__ = ["TopicInfo", "create_topic", "list_topics", "open_admin"]
-
 _TIMEOUT_S = 20.0
 
 

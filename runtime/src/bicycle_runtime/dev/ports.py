@@ -11,8 +11,6 @@ import random
 import socket
 from pathlib import Path
 
-__all__ = ["choose_port", "is_free"]
-
 _LOW = 20_000
 _OUTGOING_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _OUTGOING_LOW = 32_768  # Linux's default, for systems that do not say.

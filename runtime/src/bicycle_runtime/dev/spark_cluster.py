@@ -50,8 +50,6 @@ from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wai
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["ClusterState", "HostState", "ServedJob", "SparkCluster", "read_state"]
-
 _TIMEOUT_S = 5.0
 _ALIVE = "ALIVE"
 

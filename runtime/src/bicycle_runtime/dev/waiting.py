@@ -15,8 +15,6 @@ from pathlib import Path
 
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["hold_lock", "indent_lines", "last_lines", "wait_until"]
-
 _POLL_S = 0.1
 
 

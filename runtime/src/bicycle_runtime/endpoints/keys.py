@@ -27,8 +27,6 @@ from bicycle_runtime.endpoints.values import (
 from bicycle_sdk.options import OptionInfo, describe
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["ConnectorKeys", "keys_of_connector"]
-
 _BOUND_MAX = 2**63 - 1
 _FORMATS = ("value_format", "key_format")
 _LIST_AS_TEXT: Any = Annotated[str, Meta(extra={"kind": "list"})]

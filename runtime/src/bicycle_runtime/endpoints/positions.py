@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["KeyPath", "Position", "Positions"]
-
 KeyPath = tuple[str | int, ...]
 
 

@@ -12,17 +12,6 @@ from msgspec import inspect
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.endpoints.values import list_items, option_duration_ms, size_bytes
 
-__all__ = [
-    "WRONG",
-    "aliases_of",
-    "fits",
-    "names_of",
-    "number_of",
-    "option_amount",
-    "plain_type",
-    "without_problems",
-]
-
 WRONG = object()
 
 

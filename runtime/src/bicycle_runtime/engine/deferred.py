@@ -15,8 +15,6 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 
-__all__ = ["BootedExecutor", "DeferredExecutor"]
-
 
 class BootedExecutor(Executor, Protocol):
     """An executor whose process can be started before it is needed."""

@@ -8,8 +8,6 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 
-__all__ = ["Executor", "KeptExecutor"]
-
 
 class Executor(Protocol):
     """Runs epochs of one job."""

@@ -17,8 +17,6 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_repo
 from bicycle_runtime.operators.tasks.worker_cache import TaskWorker
 from bicycle_sdk.call_threads import CallThread
 
-__all__ = ["LocalExecutor"]
-
 
 class LocalExecutor:
     """An executor in the calling thread, or another thread if an event loop runs.

@@ -9,8 +9,6 @@ from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.state.settings import OWN_BACKENDS, StateSettings
 from bicycle_sdk.options import check, option
 
-__all__ = ["EngineOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:

@@ -22,8 +22,6 @@ from bicycle_runtime.expressions.types import (
     FieldWord,
 )
 
-__all__ = ["compile_expressions"]
-
 _DIALECT = "duckdb"
 _ALLOWED: tuple[type[exp.Expr], ...] = (
     exp.Abs, exp.Add, exp.And, exp.Between, exp.Boolean, exp.Case, exp.Cast, exp.Ceil, exp.Coalesce,

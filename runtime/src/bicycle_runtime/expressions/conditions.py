@@ -9,8 +9,6 @@ from typing import Any
 import datafusion
 import pyarrow
 
-__all__ = ["Conditions"]
-
 _TABLE = "t"
 
 

@@ -25,8 +25,6 @@ from bicycle_runtime.expressions.types import (
 )
 from bicycle_runtime.formats.times import time_of
 
-__all__ = ["Kernel", "planned_type", "python_values"]
-
 _TABLE = "t"
 _TYPES: Mapping[FieldWord, Any] = {
     "string": pyarrow.string(),

@@ -5,14 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "CompiledExpressions",
-    "ExpressionFailedError",
-    "ExpressionInvalidError",
-    "FieldRead",
-    "FieldWord",
-]
-
 FieldWord = Literal["string", "int", "float", "bool", "timestamp", "json"]
 
 

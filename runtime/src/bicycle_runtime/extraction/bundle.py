@@ -21,8 +21,6 @@ from bicycle_runtime.layouts.bundle import BUNDLE_MAGIC, BUNDLE_VERSION, StoredB
 from bicycle_sdk.errors import GraphFormatError
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["JobBundle", "bundle_digest"]
-
 _PREFIX_SIZE = len(BUNDLE_MAGIC) + 2 + 4
 
 

@@ -28,8 +28,6 @@ from bicycle_runtime.extraction.limits import PHASE_PREFIX, PIPE_LOST_EXIT_CODE
 from bicycle_runtime.extraction.loading import Answer, Loading, LoadTarget
 from bicycle_runtime.extraction.undeclared import guard_imports
 
-__all__ = ["main"]
-
 _ADDRESS_SPACE_FACTOR = 4
 _ORPHAN_GRACE_S = 5
 

@@ -36,8 +36,6 @@ from bicycle_runtime.extraction.tracebacks import dump_locations, location_lines
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["CheckResult", "check_all", "check_plugin", "extract"]
-
 _MODULE = "bicycle_runtime.extraction.child"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 

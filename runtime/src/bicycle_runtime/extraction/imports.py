@@ -11,8 +11,6 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-__all__ = ["ImportSearch"]
-
 
 class ImportSearch:
     """The import path of one moment. Make it before user code runs, ask it afterwards."""

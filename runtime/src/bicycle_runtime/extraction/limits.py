@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from bicycle_sdk.options import check, option
 
-__all__ = ["PHASE_PREFIX", "PIPE_LOST_EXIT_CODE", "ExtractionLimits"]
-
 PHASE_PREFIX = "bicycle-phase: "  # Before the phase that the child is in, in its dump.
 PIPE_LOST_EXIT_CODE = 117
 

@@ -45,8 +45,6 @@ from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 from bicycle_sdk.plugin import build, fill_parameters, parameter_schema
 
-__all__ = ["Answer", "LoadTarget", "Loading"]
-
 _MARK = "__bicycle_plugin__"
 _TEXT_LENGTH_MAX = 10_000
 _RECURSION_LIMIT = 20_000

@@ -14,8 +14,6 @@ from pathlib import Path
 from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
 
-__all__ = ["find_neighbors"]
-
 _BYTES_MAX = 16 << 20
 _FILES_MAX = 2_000
 _KEPT_OUT = frozenset({*OWN_PACKAGES, "pyspark", "py4j", "msgspec"})

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["names_in_file", "names_in_module"]
-
 _MARK = "bicycle_plugin"
 _DEPTH_MAX = 8  # Modules and base classes that one name leads through.
 

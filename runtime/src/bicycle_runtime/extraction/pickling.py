@@ -32,14 +32,6 @@ from cloudpickle import cloudpickle
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.records.by_value import forget_decoding, name_class, reduce_by_value
 
-__all__ = [
-    "CANONICAL_OBJECT_COUNT_MAX",
-    "NotShippableError",
-    "PayloadWriter",
-    "Shipping",
-    "WrittenPayload",
-]
-
 CANONICAL_OBJECT_COUNT_MAX = 200_000
 _PROTOCOL = 5
 _PythonPickler: Any = pickle._Pickler

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from bicycle_runtime.extraction.errors import ENVIRONMENT_MISSING
 
-__all__ = ["PluginEnvironment", "own_environment", "read_environment"]
-
 _TIMEOUT_S = 30
 _PROGRAMS = ("bin/python", "Scripts/python.exe")
 _QUESTION = """

@@ -11,8 +11,6 @@ import re
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-__all__ = ["is_satisfied", "sdk_specifier"]
-
 _SDK_DISTRIBUTION = "bicycle-sdk"
 # Looser than the standard, so that a requirement nobody can meet is still found, and refused.
 _REQUIREMENT = re.compile(

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.extraction.discovery import PluginRef
     from bicycle_runtime.extraction.packing import PackedEnvironment
 
-__all__ = ["is_script", "pack_script", "read_pipeline", "script_name"]
-
 _SCRIPT = re.compile(
     r"(?P<path>.*\.py)(?::(?P<function>\w+))?|(?P<pipeline>.*\.(?:toml|ya?ml))", re.DOTALL
 )

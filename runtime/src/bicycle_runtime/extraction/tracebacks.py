@@ -15,16 +15,6 @@ from collections.abc import Iterable
 from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.own_code import own_folders
 
-__all__ = [
-    "Location",
-    "dump_locations",
-    "error_lines",
-    "error_locations",
-    "is_ours",
-    "location_lines",
-    "user_location",
-]
-
 Location = tuple[str, int, str]
 """File name, line number, function name."""
 

@@ -16,8 +16,6 @@ from types import FrameType, ModuleType
 
 from bicycle_runtime.base.own_code import OWN_PACKAGES
 
-__all__ = ["ISOLATED", "UndeclaredLibraryError", "guard_imports"]
-
 ISOLATED = ".isolated"  # A file of this name in an environment says that it has all it needs.
 _HELD = frozenset({*OWN_PACKAGES, "pyspark", "py4j", "msgspec", "cloudpickle"})
 _IMPORTING = ("<frozen importlib", "importlib/__init__.py")

@@ -20,8 +20,6 @@ from pathlib import Path
 from bicycle_runtime.extraction.errors import ENVIRONMENT_FOLDER_UNUSABLE
 from bicycle_runtime.extraction.undeclared import guard_imports
 
-__all__ = ["KEPT_COUNT", "cache_folder", "enter_environment", "unpack"]
-
 KEPT_COUNT = 8  # Environments of a host that nobody uses and that stay for the next job.
 _LOCK_SUFFIX = ".lock"
 _held: dict[str, int] = {}

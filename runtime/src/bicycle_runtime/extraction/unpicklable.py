@@ -16,8 +16,6 @@ from typing import Any
 
 from cloudpickle import cloudpickle
 
-__all__ = ["Unpicklable", "find_unpicklable"]
-
 _DEPTH_MAX = 50
 _ITEM_COUNT_MAX = 10_000
 

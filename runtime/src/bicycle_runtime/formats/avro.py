@@ -30,8 +30,6 @@ from bicycle_runtime.formats.typed_values import (
     json_decoder,
 )
 
-__all__ = ["AvroCodec"]
-
 _NUMBERS = {"int", "long", "float", "double"}
 # Types that Avro has itself: they stay as they are between records and plain data.
 _NATIVE = (

@@ -18,9 +18,6 @@ from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 
-__all__ = ["CellError", "CsvCodec", "cell_text", "column_names", "csv_text", "declared_names",
-           "named_cells", "nullable_cells", "row_of"]  # fmt: skip
-
 _OPTIONS = frozenset({"fields", "delimiter"})
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
 

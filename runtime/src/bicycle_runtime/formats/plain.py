@@ -11,8 +11,6 @@ import msgspec
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 
-__all__ = ["BytesCodec", "JsonCodec", "MsgpackCodec", "TextCodec", "refuse_options"]
-
 _to_json = msgspec.json.Encoder(enc_hook=encode_model).encode
 _to_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_model).encode
 

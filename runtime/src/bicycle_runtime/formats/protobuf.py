@@ -19,8 +19,6 @@ from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.times import duration_of, moment_of, time_of
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 
-__all__ = ["ProtobufCodec"]
-
 _NATIVE = (bytes, bytearray, datetime, timedelta)
 _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _MS = timedelta(milliseconds=1)

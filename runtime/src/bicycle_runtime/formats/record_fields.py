@@ -11,8 +11,6 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["RecordFields", "fields_of", "is_model", "is_named_tuple", "types_of", "without_none"]
-
 
 class RecordFields(NamedTuple):
     """Names of the fields in order, and their kind: attributes, keys or places."""

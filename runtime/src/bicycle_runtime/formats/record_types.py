@@ -15,13 +15,6 @@ from msgspec import inspect as declared_types
 
 from bicycle_runtime.formats.record_fields import is_model
 
-__all__ = [
-    "ModelDecoder",
-    "decode_part",
-    "encode_model",
-    "require_fields",
-]
-
 
 def encode_model(value: Any) -> Any:
     """Return a Pydantic model as plain data: the encoder's hook for unknown types."""

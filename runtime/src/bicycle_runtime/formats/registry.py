@@ -23,14 +23,6 @@ from bicycle_runtime.base.extensions import (
 from bicycle_runtime.formats.contract import Codec, FormatHooks
 from bicycle_runtime.formats.errors import FORMAT_LIBRARY_MISSING, FORMAT_UNKNOWN, FORMAT_UNUSABLE
 
-__all__ = [
-    "OWN_FORMATS",
-    "FormatRegistry",
-    "default_formats",
-    "find_formats",
-    "make_codec",
-]
-
 _ROOM = "bicycle_runtime.formats"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 OWN_FORMATS: Mapping[str, str] = {

@@ -14,8 +14,6 @@ import msgspec
 
 from bicycle_sdk.time import as_ms
 
-__all__ = ["date_of", "duration_of", "moment_of", "number_of", "time_of", "time_of_day_of"]
-
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS = 86_400_000

@@ -19,18 +19,6 @@ from bicycle_runtime.formats.record_fields import is_model
 from bicycle_runtime.formats.record_types import ModelDecoder, decode_part, require_fields
 from bicycle_runtime.formats.times import duration_of, moment_of, number_of, time_of_day_of
 
-__all__ = [
-    "Conversion",
-    "TypedConverter",
-    "TypedDecoder",
-    "in_fields",
-    "in_items",
-    "in_turn",
-    "in_values",
-    "json_decoder",
-    "msgpack_decoder",
-]
-
 Conversion = Callable[[Any], Any]
 _TIMES: Mapping[type, Conversion] = {
     inspect.DateTimeType: moment_of,

@@ -8,16 +8,6 @@ from __future__ import annotations
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.quantities import duration_text
 
-__all__ = [
-    "STALLED_MS",
-    "activity_text",
-    "epoch_age_ms",
-    "fixed_text",
-    "is_stalled",
-    "publication_age_ms",
-    "stalled_ms",
-]
-
 STALLED_MS = 45_000  # An epoch without a record, or a target without an answer, for so long.
 _SHOWN_MIN_MS = 2_000
 _FIXED_MIN_MS = 500.0

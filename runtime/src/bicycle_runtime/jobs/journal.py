@@ -15,8 +15,6 @@ import msgspec
 
 from bicycle_sdk.logging import log_event
 
-__all__ = ["EpochLine", "JournalTail", "LineJournal", "recent_lines"]
-
 _LOG = logging.getLogger(__name__)
 _BYTES_MAX = 4 << 20
 _READ_BYTES_MAX = 1 << 20

@@ -13,8 +13,6 @@ from pathlib import Path
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.errors import JobRunningError
 
-__all__ = ["FileLock"]
-
 
 class FileLock:
     """Held from entering to leaving; the file holds the process id of the last holder.

@@ -14,8 +14,6 @@ from bicycle_sdk.options import check, describe, from_mapping, option
 if TYPE_CHECKING:
     from bicycle_sdk.graph import JobGraph
 
-__all__ = ["LEASE_BEAT_MS_MAX", "PROMPT", "PROMPTED", "JobOptions", "JobRequest"]
-
 LEASE_BEAT_MS_MAX = 60_000
 PROMPT = "prompt:"  # As the value of a parameter, it makes the command prompt for a secret.
 PROMPTED = "BICYCLE_SECRET_"  # Prefix of variables that hold prompted values.

@@ -17,8 +17,6 @@ from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.options import JobRequest
 
-__all__ = ["ShadowNote", "followed_epoch", "forget_shadow", "read_shadow", "write_shadow"]
-
 
 class ShadowNote(msgspec.Struct, kw_only=True):
     """A version in the shadow of its job.

@@ -9,8 +9,6 @@ from bicycle_runtime.base.stacks import ProcessStacks, read_stacks
 from bicycle_runtime.extraction.tracebacks import Location, dump_locations, user_location
 from bicycle_runtime.jobs.status import StuckThread
 
-__all__ = ["stuck_threads", "with_stuck"]
-
 _WORKER_FILE, _TASK = "/engine/spark/worker.py", "__call__"
 _PUBLISHING = "/engine/loop/publishing.py"
 _LINES_MAX = 50

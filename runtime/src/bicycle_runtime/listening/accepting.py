@@ -14,8 +14,6 @@ from typing import Any
 
 from bicycle_runtime.service.users.connections import Connections, OpenConnection
 
-__all__ = ["ListeningSocket"]
-
 # Of a flood of connections no more are accepted between two looks at requests.
 _ACCEPTED_AT_ONCE = 16
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

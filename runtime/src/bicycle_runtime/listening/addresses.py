@@ -15,8 +15,6 @@ from typing import Any
 from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
-__all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
-
 _BACKLOG = 128
 
 

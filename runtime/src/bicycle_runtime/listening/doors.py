@@ -13,8 +13,6 @@ from bicycle_runtime.service.users.roles import Identity, client_of
 from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
 
-__all__ = ["Doors", "common_name", "missing_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:

@@ -18,8 +18,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bicycle_runtime.listening.accepting import ListeningSocket
 from bicycle_runtime.listening.doors import common_name
 
-__all__ = ["serve"]
-
 _HEADER_BYTES_MAX = 16 << 10
 _GRACE_S = 5
 _HEAD_S = 15.0

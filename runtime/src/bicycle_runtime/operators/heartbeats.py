@@ -30,17 +30,6 @@ from bicycle_runtime.layouts.paths import LOADING, READING
 if TYPE_CHECKING:
     from bicycle_runtime.operators.batch import Origin
 
-__all__ = [
-    "LAST_POSITION",
-    "LastPosition",
-    "LoadHeartbeat",
-    "PositionKeeper",
-    "ReadHeartbeat",
-    "ended_workers",
-    "loaded_bytes",
-    "read_so_far",
-]
-
 _LOAD_INTERVAL_S = 1.0
 
 

@@ -19,20 +19,6 @@ from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import Partitioning, Vertex
 
-__all__ = [
-    "DEAD_LETTERS",
-    "REPLAYED_LETTERS",
-    "ChainSpec",
-    "JobImage",
-    "Link",
-    "OperatorSpec",
-    "PluginInfo",
-    "RouteSpec",
-    "StagePlan",
-    "StateScope",
-    "WatermarkSpec",
-]
-
 DEAD_LETTERS = "$dead_letters"
 REPLAYED_LETTERS = "$replayed_letters"
 

@@ -11,8 +11,6 @@ from typing import Any
 from bicycle_runtime.pipelines.record_functions import EqualText, FieldValue, NumberOf
 from bicycle_sdk.windows import AggregateFunction, Average, Count, Distinct, Maximum, Minimum, Sum
 
-__all__ = ["AggregateTuple", "aggregate_of", "result_names", "wanted_aggregates"]
-
 _AGGREGATES: Mapping[str, Callable[[str], AggregateFunction[Any, Any, Any]]] = {
     "sum": lambda field: Sum(NumberOf(field), skips_none=True),
     "avg": lambda field: Average(NumberOf(field), skips_none=True),

@@ -70,8 +70,6 @@ from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger
 
-__all__ = ["build_pipeline"]
-
 _LATE = "late"
 _WINDOW_MS = 5_000
 _QUESTION_RECORDS_MAX = 500

@@ -16,8 +16,6 @@ from bicycle_runtime.pipelines.model import Ops
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node, default_key_name
 from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
 
-__all__ = ["Form", "form_of", "pipeline_data", "write_document"]
-
 Form = Literal["short", "vertices"]
 
 

@@ -22,16 +22,6 @@ from bicycle_runtime.endpoints.positions import KeyPath, Position
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "Document",
-    "Notation",
-    "job_name",
-    "notation_of",
-    "read_document",
-    "toml_positions",
-    "yaml_dumper",
-]
-
 Notation = Literal["toml", "yaml"]
 _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _NODE_COUNT_MAX = 100_000

@@ -11,13 +11,6 @@ from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInv
 from bicycle_runtime.pipelines.aggregates import wanted_aggregates
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 
-__all__ = [
-    "Fields",
-    "NodeExpressions",
-    "compiled_expressions",
-    "fields_behind",
-]
-
 Fields = Mapping[str, str] | None
 _MESSAGE_FIELDS = {"_topic": "string", "_partition": "int", "_offset": "int"}
 _SUMS = ("sum", "min", "max")

@@ -13,8 +13,6 @@ from bicycle_runtime.pipelines.operator_keys import HttpCall
 from bicycle_sdk import AsyncIOFunction, Context
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["CallServer", "fields_in_url"]
-
 _ANSWER_BYTES_MAX = 16 << 20
 
 

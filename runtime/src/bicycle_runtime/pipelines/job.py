@@ -9,8 +9,6 @@ from bicycle_runtime.pipelines.documents import Notation, job_name, read_documen
 from bicycle_runtime.pipelines.nodes import check_pipeline
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
 
-__all__ = ["pipeline_job"]
-
 
 def pipeline_job(
     text: str, *, file: str, notation: Notation, of_plugins: bool = False

@@ -15,8 +15,6 @@ from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 
-__all__ = ["pipeline_schema"]
-
 _REF = "#/$defs/{name}"
 
 

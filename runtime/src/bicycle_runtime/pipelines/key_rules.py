@@ -26,8 +26,6 @@ from bicycle_runtime.pipelines.operator_keys import (
     Window,
 )
 
-__all__ = ["check_node", "check_times", "sources_before"]
-
 _OPS = ("sum", "avg", "distinct")
 _BOUNDS = ("window_start_ms", "window_end_ms")
 

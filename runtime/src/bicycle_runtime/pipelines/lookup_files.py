@@ -19,8 +19,6 @@ from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.pipelines.operator_keys import Enrich
 from bicycle_sdk.expressions import Expression, col
 
-__all__ = ["CompletedFromFile", "CompletedOnColumns", "FoundInFile"]
-
 _BYTES_MAX = 256 << 20
 _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _PLAIN = frozenset({int, float, str, bool, type(None)})

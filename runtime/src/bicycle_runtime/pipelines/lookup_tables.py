@@ -10,8 +10,6 @@ from bicycle_runtime.pipelines.record_functions import FieldKey
 from bicycle_sdk.lookups import PostgresLookup
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["LookupInTable"]
-
 
 class LookupInTable(PostgresLookup[Any]):
     """Adds the columns of the row with the same key.

@@ -14,14 +14,6 @@ from bicycle_runtime.endpoints.values import Text, describe
 from bicycle_runtime.pipelines.operator_keys import Aggregate, Time, WindowSize
 from bicycle_runtime.pipelines.values import AggregateWord, OnError, Parallelism, Partition
 
-__all__ = [
-    "Edge",
-    "Ops",
-    "Pipeline",
-    "Settings",
-    "Test",
-]
-
 
 class Settings(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Settings of the job."""

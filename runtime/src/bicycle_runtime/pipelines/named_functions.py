@@ -17,8 +17,6 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.installed import ENTRY_POINT_GROUP, installed_function
 
-__all__ = ["FunctionMissingError", "found_function", "is_process"]
-
 _PROCESS = (AsyncFunction, RichAsyncFunction, ProcessFunction, KeyedProcessFunction)
 
 

@@ -36,8 +36,6 @@ from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline", "default_key_name"]
-
 _GROUP_KEYS = ("group_id", "group.id", "group")
 _AROUND_KEYS = frozenset({"name", "parallelism", "on_error"})
 _STEP_KEYS = frozenset({"id", "operator", *_AROUND_KEYS})

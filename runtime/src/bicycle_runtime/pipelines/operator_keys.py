@@ -10,31 +10,6 @@ from msgspec import Meta, Struct, field
 from bicycle_runtime.endpoints.values import Duration, Positive, Scalar, Text, describe
 from bicycle_runtime.pipelines.values import AggregateWord, Distance, FunctionName
 
-__all__ = [
-    "ALIASES",
-    "OPERATORS",
-    "Aggregate",
-    "Count",
-    "Dedup",
-    "Enrich",
-    "Filter",
-    "FlatMap",
-    "HttpCall",
-    "Join",
-    "KeyBy",
-    "Lookup",
-    "Map",
-    "Process",
-    "RateLimit",
-    "Reduce",
-    "Split",
-    "Time",
-    "Union",
-    "Window",
-    "WindowSize",
-    "disorder_of",
-]
-
 
 class Map(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that replaces each record, by a function or SQL expressions."""

@@ -24,30 +24,6 @@ from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
 
-__all__ = [
-    "ClockTrigger",
-    "CountRow",
-    "CountText",
-    "EqualText",
-    "FieldKey",
-    "FieldText",
-    "FieldValue",
-    "FirstOfKey",
-    "GoesTo",
-    "JoinedRow",
-    "LateRow",
-    "NumberOf",
-    "PayloadSchema",
-    "RecordKey",
-    "RunningRow",
-    "TimeOf",
-    "TypedRecord",
-    "WindowRow",
-    "WithMessage",
-    "lower_text",
-]
-
-
 _TYPES: Mapping[str, Any] = {
     "string": str,
     "int": int,

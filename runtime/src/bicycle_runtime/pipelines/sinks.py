@@ -21,8 +21,6 @@ from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks import by_date, by_field
 
-__all__ = ["SINKS", "SinkKeys"]
-
 _EVENT_TIME = "event_time"
 
 

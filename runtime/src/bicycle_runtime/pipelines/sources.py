@@ -17,8 +17,6 @@ from bicycle_runtime.pipelines.values import NOTHING_NAMED
 from bicycle_sdk.connectors import SourceDescriptor, collection_source
 from bicycle_sdk.formats import Format, type_given_by
 
-__all__ = ["SOURCES", "SourceKeys"]
-
 _FORMAT_OF_FILES = Literal["jsonl", "csv", "parquet", "text"]
 _STARTS = ("earliest", "latest")
 _TIME_FIELD = "timestamp_field"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bicycle_runtime.pipelines.documents import Notation
 
-__all__ = ["pipeline_template"]
-
 _TOML = """\
 # A pipeline: `bicycle pipeline test {file}` runs its test, `bicycle run --config {file}` the job.
 name = "{name}"

@@ -8,17 +8,6 @@ from msgspec import Meta, Struct
 
 from bicycle_runtime.endpoints.values import Duration, describe
 
-__all__ = [
-    "NOTHING_NAMED",
-    "AggregateWord",
-    "Distance",
-    "ErrorRule",
-    "FunctionName",
-    "OnError",
-    "Parallelism",
-    "Partition",
-]
-
 # A time before or after another: it may be negative.
 Distance = Annotated[
     str | int | float,

@@ -31,8 +31,6 @@ from typing import Any
 import msgspec
 from cloudpickle import cloudpickle
 
-__all__ = ["forget_decoding", "name_class", "pickle_by_value", "reduce_by_value"]
-
 _PROTOCOL = 5
 _NOTES = "__msgspec_cache__"
 _MARKERS = {

@@ -32,20 +32,6 @@ from bicycle_runtime.records.errors import (
 from bicycle_runtime.records.exactness import PLAIN, fit_of, once_a_type
 from bicycle_sdk.state.separation import separate
 
-__all__ = [
-    "AnyCodec",
-    "ClassNotes",
-    "CodecName",
-    "RecordCodec",
-    "codec_name_of",
-    "load_record_pickle",
-    "noting_classes",
-    "pickle_any",
-    "refuse_pickles",
-    "same_bytes",
-    "type_name_of",
-]
-
 CodecName = Literal["typed", "plain", "pickle"]
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -18,8 +18,6 @@ from typing import Any
 from bicycle_runtime.records import by_value
 from bicycle_runtime.records.codecs import AnyCodec
 
-__all__ = ["Opaque", "decode_unloaded", "is_pickled"]
-
 _BY_VALUE = "a class or function that was shipped by value"
 _WRITERS_BY_VALUE = ("cloudpickle", by_value.__name__)
 _CONTENT = {"EMPTY_LIST": "list", "EMPTY_DICT": "dict", "EMPTY_SET": "set"}

@@ -46,18 +46,6 @@ from bicycle_runtime.recovery.savepoints import (
 )
 from bicycle_runtime.state.sealed.refs import with_mark
 
-__all__ = [
-    "AdoptedEpoch",
-    "adopt",
-    "find_origin",
-    "fork",
-    "hand_over",
-    "is_adopted",
-    "is_same_work",
-    "refuse_occupied",
-    "refuse_unfinished_restore",
-]
-
 _OWN_FOLDERS = (STATE, STAGED, CONNECTORS)
 
 

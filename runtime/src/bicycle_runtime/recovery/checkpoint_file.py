@@ -14,8 +14,6 @@ from bicycle_runtime.layouts.manifest import CHECKPOINT_MAGIC, CHECKPOINT_VERSIO
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.fields import FieldParser, FileForm, text_field, u32_field, u64_field
 
-__all__ = ["decode_checkpoint", "encode_checkpoint"]
-
 _FORM = FileForm(magic=CHECKPOINT_MAGIC, version=CHECKPOINT_VERSION)
 
 

@@ -23,8 +23,6 @@ from bicycle_runtime.recovery.fields import (
 )
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["CheckpointId", "CheckpointState", "read_state"]
-
 _HEADER = struct.Struct("<QQQ")
 _COUNT_SIZE = 4
 _CLOCK = SystemClock()

@@ -22,15 +22,6 @@ from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointSt
 from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError, OptionError
 
-__all__ = [
-    "Capture",
-    "CheckpointManager",
-    "CheckpointStore",
-    "InMemoryCheckpointStore",
-    "StoredCheckpoint",
-    "positive",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheckpoint:

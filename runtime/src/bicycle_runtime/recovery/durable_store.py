@@ -27,8 +27,6 @@ from bicycle_runtime.recovery.fields import utf8
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["DurableCheckpointStore"]
-
 _LOG = logging.getLogger(__name__)
 _ROOT = "checkpoints"
 _SEQUENCE_DIGITS = 20

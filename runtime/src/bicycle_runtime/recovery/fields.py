@@ -20,17 +20,6 @@ from zlib import crc32
 
 from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFormatError
 
-__all__ = [
-    "U64_MAX",
-    "FieldParser",
-    "FileForm",
-    "require_bounded",
-    "text_field",
-    "u32_field",
-    "u64_field",
-    "utf8",
-]
-
 _U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 _U32 = struct.Struct("<I")

@@ -24,8 +24,6 @@ from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged
 from bicycle_runtime.state.errors import StateFileError
 
-__all__ = ["EpochHistory", "RetainedEpoch"]
-
 _FOUND_BROKEN = "a restart found a missing or damaged state file of it"
 
 

@@ -21,8 +21,6 @@ from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.state.sealed.refs import groups_in, with_lists, with_mark
 
-__all__ = ["restore_ranges"]
-
 
 def restore_ranges(
     state: OperatorState | None,

@@ -22,8 +22,6 @@ from bicycle_runtime.recovery.savepoints import (
     read_savepoint,
 )
 
-__all__ = ["is_signed_with", "signature_of"]
-
 
 def signature_of(data: bytes, key: bytes) -> bytes:
     """Return the signature of a description, as it is stored."""

@@ -19,8 +19,6 @@ from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 
-__all__ = ["Checked", "first_damaged", "first_unfit"]
-
 _READERS = 8
 _BLOCK_BYTES = 1 << 20
 

@@ -37,8 +37,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["LOG_CHUNK_BYTES_MAX", "Readings"]
-
 LOG_CHUNK_BYTES_MAX = 1 << 20
 _STORAGE_PATIENCE_S = 8.0
 _JOURNAL_LINES = 60

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.watching.fleet import Change, FleetView
     from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["Scope"]
-
 _NAMES_MAX = 5
 _PATIENCE_S = 5.0  # A request waits for the storage of a location that it names.
 

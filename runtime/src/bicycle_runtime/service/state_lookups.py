@@ -18,8 +18,6 @@ from bicycle_runtime.service.errors import READING_TIMED_OUT, STATE_READER_ENDED
 from bicycle_runtime.service.threads import Threads
 from bicycle_sdk.logging import log_event
 
-__all__ = ["StateLookups"]
-
 _MODULE = "bicycle_runtime.jobs.checkpoints.state_child"
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 2  # A child may have ended just now, because nobody asked.

@@ -20,8 +20,6 @@ from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import Limits
 
-__all__ = ["serve_rpc"]
-
 _GRACE_S = 2.0
 _CALLS_MAX = 1_000  # Of all callers; the guard counts them for each.
 _OPTIONS = (

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["OWN_BACKENDS", "StateSettings"]
-
 OWN_BACKENDS = ("memory", "rocksdb")
 
 

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["ATOMIC", "ATTEMPT", "Attempts", "UndoLog", "begin_attempt", "copied", "undo"]
-
 # Steps back: a function, and its arguments.
 UndoLog = list[tuple[Any, ...]]
 

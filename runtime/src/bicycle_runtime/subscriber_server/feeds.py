@@ -33,8 +33,6 @@ from bicycle_streams import (
 from bicycle_streams.backoff import Backoff
 from bicycle_streams.texts import message_json
 
-__all__ = ["Feed", "Item", "Recipient", "batches_past_damage"]
-
 _LOG = logging.getLogger(__name__)
 _BATCH = 1_000
 _PAUSE_MS, _PAUSE_MAX_MS = 200, 30_000

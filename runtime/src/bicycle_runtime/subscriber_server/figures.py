@@ -10,8 +10,6 @@ from prometheus_client import (
     generate_latest,
 )
 
-__all__ = ["SubscriberFigures"]
-
 
 class SubscriberFigures:
     """Counted while the server runs, and forgotten with it."""

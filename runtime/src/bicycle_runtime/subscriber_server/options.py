@@ -7,8 +7,6 @@ from typing import Literal
 
 from bicycle_sdk.options import check, option
 
-__all__ = ["SubscriberOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriberOptions:

@@ -53,8 +53,6 @@ from bicycle_sdk.logging import configure, log_event
 from bicycle_sdk.options import from_mapping
 from bicycle_streams import StreamUrl
 
-__all__ = ["Subscribing", "serve_subscribers", "subscribing_of"]
-
 _LOG = logging.getLogger(__name__)
 _PATH = "/v1"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"

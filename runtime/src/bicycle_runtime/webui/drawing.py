@@ -17,8 +17,6 @@ from bicycle_runtime.service.watching.paces import OperatorPace, Paces
 from bicycle_runtime.webui.formats import count
 from bicycle_sdk.quantities import byte_text, share_text, short_text
 
-__all__ = ["drawing_of", "operator_rows", "topology_drawing"]
-
 _BUSY_SHARES = (0.2, 0.4, 0.6)
 
 

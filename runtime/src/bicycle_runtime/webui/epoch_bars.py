@@ -10,8 +10,6 @@ from typing import Any
 
 from bicycle_runtime.jobs.journal import EpochLine
 
-__all__ = ["BAR_WIDTH", "waterfall"]
-
 BAR_WIDTH = 1_000
 
 

@@ -9,8 +9,6 @@ from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
 from bicycle_runtime.webui.formats import amount
 from bicycle_sdk.quantities import share_text
 
-__all__ = ["limit_text", "why_text"]
-
 _FULL_LOAD = 0.8
 _UNEVEN = 1.5
 _ATTENTION_TEXTS = {

@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.operations.operation import OperationKind
     from bicycle_runtime.service.store.history import Operation
 
-__all__ = [
-    "accepted",
-    "asking",
-    "job_operations",
-    "operation",
-    "operations",
-    "withdraw",
-]
-
 
 def asking(kind: OperationKind) -> Handler:
     """Return the handler that starts an operation of this kind."""

@@ -9,8 +9,6 @@ from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.jobs.control.dead_letters import dead_letter, dead_letters
 from bicycle_runtime.service.users.roles import Role, require_role
 
-__all__ = ["letter", "letters"]
-
 
 async def letters(call: Call) -> Response:
     """Answer with dead letters, the newest first."""

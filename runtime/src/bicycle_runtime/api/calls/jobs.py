@@ -26,12 +26,6 @@ from bicycle_runtime.service.watching.listing import JobQuery, list_page
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
-__all__ = [
-    "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "job_metrics",
-    "jobs", "logs", "metrics", "operator_samples", "samples", "savepoint", "savepoints",
-    "state_changes", "status", "statuses", "tasks",
-]  # fmt: skip
-
 
 async def jobs(call: Call) -> Response:
     """Answer with one page of jobs; with 304 while nothing of it changed."""

@@ -19,8 +19,6 @@ from bicycle_runtime.service.plugins.uploaded_plugins import InstallFacts
 if TYPE_CHECKING:
     from bicycle_runtime.service.store.history import Operation
 
-__all__ = ["plugin", "plugins", "remove", "upload"]
-
 _WAIT_S = 55.0  # Below the minute after which clients and proxies give up.
 
 

@@ -10,8 +10,6 @@ from starlette.responses import Response
 from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.service.users.owners import Quota
 
-__all__ = ["quota", "set_quota"]
-
 
 async def quota(call: Call) -> Response:
     """Return the quota of an owner, and its use."""

@@ -12,11 +12,6 @@ from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.workers import worker_rows
 
-__all__ = [
-    "all_metrics", "audit", "cluster", "health", "metrics", "metrics_history", "slots", "topology",
-    "workers",
-]  # fmt: skip
-
 _MINUTES_BY_SECONDS = 60  # For so long there is a sample every five seconds.
 _SUMS = ("lag_records", "state_bytes", "errors", "late")
 

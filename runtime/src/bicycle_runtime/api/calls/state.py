@@ -8,12 +8,6 @@ from starlette.responses import Response
 
 from bicycle_runtime.api.route import Call, Shape, answer_json
 
-__all__ = [
-    "Changes", "ChangesQuery", "Entries", "EntriesQuery", "OperatorChanges", "Operators",
-    "OperatorsQuery", "SealedOperator", "SealedState", "StateChangeRow", "StateRow", "changes",
-    "entries", "operators",
-]  # fmt: skip
-
 
 class OperatorsQuery(Shape, frozen=True, kw_only=True):
     """A retained ``epoch``; the newest one without it."""

@@ -9,8 +9,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from bicycle_runtime.api.rpc.generated.jobmanager_pb2 import DESCRIPTOR
 
-__all__ = ["SERVICE", "JobManagerStub", "add_to_server"]
-
 _SERVICE = DESCRIPTOR.services_by_name["JobManager"]
 SERVICE = _SERVICE.full_name
 

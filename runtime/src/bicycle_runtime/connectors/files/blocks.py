@@ -22,8 +22,6 @@ from bicycle_runtime.connectors.files.zstd import ZstdDamage, ZstdStream
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["BLOCK_BYTES", "ByteCursor", "LineRange", "is_compressed", "line_blocks", "open_at"]
-
 BLOCK_BYTES = 1 << 17
 _COMPRESSED_SUFFIXES = (".gz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -28,8 +28,6 @@ from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.records.rows import field_types
 
-__all__ = ["CsvRows", "is_untyped"]
-
 _RAW_BYTES_MAX = 4096
 _BEYOND_BYTES = 64 << 10  # Read at once if a record continues behind its slice.
 _Row = tuple[int, list[str]]

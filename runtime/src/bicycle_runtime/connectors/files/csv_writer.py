@@ -28,8 +28,6 @@ from bicycle_runtime.formats.csv_values import (
 from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
 from bicycle_runtime.operators.columnar.vectors import Vector
 
-__all__ = ["CsvWriter", "TimedCsvWriter", "TimedJsonWriter"]
-
 
 class CsvWriter(StagedWriter):
     """Writes one CSV file.

@@ -21,13 +21,6 @@ from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
 from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
 
-__all__ = [
-    "BlockDecoder",
-    "field_decoder",
-    "json_decoder",
-    "long_line_batch",
-]
-
 BlockDecoder = Callable[[LineBlock], SourceBatch]
 _NEWLINE = 10
 

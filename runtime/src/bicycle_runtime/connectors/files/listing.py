@@ -15,8 +15,6 @@ from pathlib import Path
 from bicycle_runtime.connectors.errors import INPUT_UNREADABLE
 from bicycle_sdk.logging import log_event
 
-__all__ = ["InputPath", "is_text"]
-
 _logger = logging.getLogger(__name__)
 _TEMPORARY_SUFFIXES = (".tmp", ".part", "~")
 

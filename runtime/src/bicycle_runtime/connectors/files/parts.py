@@ -36,8 +36,6 @@ from bicycle_runtime.connectors.staging import (
 from bicycle_runtime.contract import StagedFile
 from bicycle_sdk.logging import log_event
 
-__all__ = ["OpenPart", "PartPlan", "carried_over", "carry_out", "withdraw"]
-
 _logger = logging.getLogger(__name__)
 
 

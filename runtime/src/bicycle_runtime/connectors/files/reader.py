@@ -33,8 +33,6 @@ from bicycle_runtime.connectors.typed_rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.records.rows import field_types
 
-__all__ = ["FileFormat", "SliceReader", "locate_file"]
-
 FileFormat = Literal["text", "jsonl", "csv", "parquet"]
 _OPEN_FILES_MAX = 16
 

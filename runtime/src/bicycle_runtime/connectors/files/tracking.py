@@ -28,8 +28,6 @@ from bicycle_runtime.connectors.files.identity import (
 )
 from bicycle_sdk.logging import log_event
 
-__all__ = ["FileTable", "TrackedFile"]
-
 _logger = logging.getLogger(__name__)
 _COPY_WAIT_S = 10.0
 _SAMPLE_BYTES = 64 << 10

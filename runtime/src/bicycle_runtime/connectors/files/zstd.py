@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-__all__ = ["ZstdDamage", "ZstdStream"]
-
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_MAGIC = b"\x2a\x4d\x18"  # Behind a byte from 0x50 to 0x5f.
 _SKIP_BYTES = 1 << 17

@@ -13,8 +13,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_streams.tls_failures import tls_hint
 
-__all__ = ["NO_RIGHTS", "Lack", "Rights", "is_of_group", "is_refusal"]
-
 _REFUSALS: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,

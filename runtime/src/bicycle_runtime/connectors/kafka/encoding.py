@@ -30,19 +30,6 @@ from bicycle_runtime.operators.columnar.records import ColumnRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = [
-    "ENCODED_HERE",
-    "EncodingSchema",
-    "Message",
-    "MessageColumns",
-    "MessageEncoder",
-    "MessagePlan",
-    "TopicLimits",
-    "UnencodableError",
-    "columns_of",
-    "takes_rows",
-]
-
 Message = dict[str, Any]
 MessageColumns = dict[str, list[Any]]  # by field, as many values in each
 # Formats whose values are encoded by columns; ``auto`` goes by the type of each value.

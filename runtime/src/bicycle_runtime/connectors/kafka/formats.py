@@ -28,8 +28,6 @@ from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, 
 from bicycle_sdk.formats import type_given_by
 from bicycle_sdk.record_types import clash, type_name
 
-__all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
-
 _T = TypeVar("_T")
 _NO_HEADERS: Headers = ()
 # Called so, the interpreter notices the error that the client leaves behind beside its result.

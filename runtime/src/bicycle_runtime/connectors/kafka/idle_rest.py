@@ -7,8 +7,6 @@ from threading import Condition, Thread
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["IdleRest"]
-
 
 class IdleRest:
     """A context manager that calls ``rest`` after a time without use.

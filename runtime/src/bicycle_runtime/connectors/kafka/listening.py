@@ -18,8 +18,6 @@ from confluent_kafka import Consumer, TopicPartition
 from bicycle_runtime.connectors.kafka.reader import partition_of
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
 
-__all__ = ["Listener"]
-
 _WAIT_S = 1.0
 _CLOSE_S = 2.0
 _FIXED: Final = {

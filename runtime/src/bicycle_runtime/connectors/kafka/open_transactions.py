@@ -14,8 +14,6 @@ from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["OpenTransactions"]
-
 _logger = logging.getLogger(__name__)
 _LOG_AFTER_S = 1.0
 

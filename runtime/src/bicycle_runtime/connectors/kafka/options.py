@@ -12,17 +12,6 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 
-__all__ = [
-    "LossPolicy",
-    "StartingOffsets",
-    "check_topics",
-    "is_read",
-    "made_topic",
-    "made_topics",
-    "starting_offsets",
-    "unknown_start",
-]
-
 LossPolicy = Literal["fail", "earliest", "latest"]
 _MADE = "kafka:"  # Among the names of ``Sink.makes``, this prefix marks a topic.
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from bicycle_runtime.contract import Budget, Slice
 
-__all__ = ["Backlog", "fair_shares", "plan_slices"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:

@@ -12,8 +12,6 @@ from typing import Any
 
 from bicycle_runtime.connectors.kafka.planning import Backlog
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Positions and ends of the partitions that are read.

@@ -15,8 +15,6 @@ from bicycle_runtime.contract import ReadOn, Slice, SourceBatch
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["KafkaReader", "partition_of"]
-
 _logger = logging.getLogger(__name__)
 
 

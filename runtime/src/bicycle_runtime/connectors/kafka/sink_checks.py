@@ -20,15 +20,6 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.logging import log_event
 
-__all__ = [
-    "check_history",
-    "check_marker_topic",
-    "check_replicas",
-    "check_transaction_timeout",
-    "ensure_marker_topic",
-    "refuse_missing_keys",
-]
-
 _LOG = logging.getLogger(__name__)
 # More are added when an epoch has more writers. Small segments, so that compaction has something
 # to do: the segment that is written to is never compacted.

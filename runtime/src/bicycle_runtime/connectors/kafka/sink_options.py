@@ -20,8 +20,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 
-__all__ = ["message_plan", "takes_times", "topic_plan"]
-
 _FUNCTION_ROLES = ("value", "key", "headers", "timestamp", "partition")
 
 

@@ -19,8 +19,6 @@ from bicycle_runtime.connectors.kafka.errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.contract import StagedFile
 
-__all__ = ["FORMAT_VERSION", "pack_messages", "staged_messages"]
-
 FORMAT_VERSION = 2
 _MAGIC = b"KM"
 _HEADER = struct.Struct("<2sBBI")

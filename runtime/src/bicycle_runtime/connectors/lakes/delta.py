@@ -35,8 +35,6 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
 from bicycle_sdk.sinks import DeltaSinkOptions
 
-__all__ = ["DeltaSink"]
-
 _CONSTRAINT = "delta.constraints."
 _COMPRESSIONS: Mapping[str, Any] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",

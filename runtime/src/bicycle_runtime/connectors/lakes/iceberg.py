@@ -58,8 +58,6 @@ from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.sinks import IcebergSinkOptions
 
-__all__ = ["IcebergSink", "replace_rows"]
-
 _NO_RETRY = {"commit.retry.num-retries": "0"}
 _COMPRESSION = "write.parquet.compression-codec"
 _PIECE_ROWS = 1_000_000

@@ -48,8 +48,6 @@ from bicycle_runtime.contract import (
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.sinks import LakeSinkOptions
 
-__all__ = ["LakeSink"]
-
 _NUMBER = "__number"
 _STAGED_MAX = 1 << 40
 

@@ -10,15 +10,6 @@ import pyarrow
 
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks
 
-__all__ = [
-    "Commit",
-    "LakeTable",
-    "LakeVersion",
-    "MissingTableError",
-    "in_microseconds",
-    "plain_type",
-]
-
 _PLAIN = {
     pyarrow.large_string(): pyarrow.string(),
     pyarrow.string_view(): pyarrow.string(),

@@ -23,8 +23,6 @@ from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.contract import EventTimes, WriterTask
 
-__all__ = ["ColumnLimits", "CopyWriter", "CopyWriterFactory", "values_of_row"]
-
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _SPECIAL = ("\\", "\t", "\n", "\r", "\0")
 _NULL = "\\N"

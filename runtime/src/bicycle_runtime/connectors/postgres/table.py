@@ -12,8 +12,6 @@ from psycopg import sql
 
 from bicycle_runtime.connectors.postgres.copy_rows import ColumnLimits
 
-__all__ = ["UnsuitableError", "create_table", "limits_of", "table_name"]
-
 _MADE: Sequence[tuple[Any, str]] = (
     (pyarrow.types.is_boolean, "boolean"),
     (pyarrow.types.is_integer, "bigint"),

@@ -21,8 +21,6 @@ from bicycle_runtime.base.open_files import is_kept_for_work
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 from bicycle_sdk.logging import log_event
 
-__all__ = ["CLIENT_BACKLOG", "Door", "SocketServer", "open_listener"]
-
 _logger = logging.getLogger(__name__)
 CLIENT_BACKLOG = 128
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

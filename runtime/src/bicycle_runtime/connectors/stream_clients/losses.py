@@ -17,8 +17,6 @@ import msgspec
 from bicycle_runtime.connectors.stream_clients.backends import Extent
 from bicycle_sdk.quantities import amount
 
-__all__ = ["Loss", "LossWatch"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:

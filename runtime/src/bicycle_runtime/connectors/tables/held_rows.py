@@ -31,8 +31,6 @@ from bicycle_runtime.connectors.tables.row_groups import (
 )
 from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, SMALL_GROUP_ROWS, parquet_writer
 
-__all__ = ["FolderRows", "HeldReader", "carry_out_join", "in_groups"]
-
 _SHELF_ROWS = 250_000
 _LARGE_GROUP_ROWS = GROUP_ROWS // 2
 

@@ -18,8 +18,6 @@ from bicycle_runtime.connectors.errors import COLUMNS_WRONG
 from bicycle_runtime.connectors.tables.columns import TIMES, TableColumns
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 
-__all__ = ["PARTITION", "Partitioning"]
-
 PARTITION = "__partition"  # The column in which staged rows name their folder.
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

@@ -37,8 +37,6 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.sinks import TableSinkOptions
 
-__all__ = ["HeldTableSink"]
-
 
 class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
     """Holds staged rows over epochs.

@@ -23,14 +23,6 @@ from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 from bicycle_sdk.sinks import Compression
 
-__all__ = [
-    "GROUP_ROWS",
-    "SMALL_GROUP_ROWS",
-    "TableWriter",
-    "TableWriterFactory",
-    "parquet_writer",
-]
-
 _COUNTED_MAX = 64  # So many folders of a staged file are counted; others are small.
 GROUP_ROWS = 122_880
 _GROUP_BYTES = 32 << 20

@@ -18,19 +18,6 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.schema_registry import require_alike
 
-__all__ = [
-    "EpochWork",
-    "merge_ends",
-    "merge_feedback",
-    "merge_offsets",
-    "merge_staged",
-    "merge_state_metadata",
-    "merge_states",
-    "merge_turns",
-    "next_manifest",
-    "plan_record",
-]
-
 
 def merge_ends(reports: Iterable[TaskReport], uid: str) -> dict[str, int]:
     """Return the furthest offset that was reached in each shard of a source."""

@@ -11,8 +11,6 @@ from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, Task
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import Partitioning
 
-__all__ = ["epoch_orders"]
-
 
 def epoch_orders(
     plan: StagePlan, last: Manifest, *, epoch: int, now_ms: int, is_interval_over: bool,

@@ -29,16 +29,6 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = [
-    "BegunEpoch",
-    "ReplayRecord",
-    "decode_record",
-    "encode_record",
-    "record_of",
-    "with_counts",
-    "with_ends",
-]
-
 _LOG = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 

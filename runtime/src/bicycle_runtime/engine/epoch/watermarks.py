@@ -31,8 +31,6 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
-__all__ = ["SourceView", "Timeline"]
-
 _UNREAD = "(unread)"  # represents the remaining input in batch mode
 _UNKNOWN = "(unknown)"  # represents the shards that may have unseen input
 _NOBODY = ""  # represents the shards of a generator without any known shard

@@ -19,19 +19,6 @@ from importlib import metadata
 from bicycle_runtime.base.own_code import OWN_DISTRIBUTIONS, own_folders
 from bicycle_runtime.engine.errors import HANDSHAKE_FAILED
 
-__all__ = [
-    "MISSING",
-    "PROBE",
-    "HostAnswer",
-    "PluginSide",
-    "code_digest",
-    "minor_version",
-    "own_facts",
-    "probe_arguments",
-    "read_answer",
-    "require_match",
-]
-
 MISSING = "missing"
 _LIBRARIES = (*OWN_DISTRIBUTIONS, "msgspec", "cloudpickle")
 _ABSENT = "-"

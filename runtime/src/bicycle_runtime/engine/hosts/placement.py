@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["assign_tasks"]
-
 
 def assign_tasks(
     parallelism: int, slots: Mapping[str, int], former: Sequence[str] = ()

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from bicycle_runtime.engine.hosts.handshake import PluginSide
 from bicycle_runtime.extraction.packing import PackedEnvironment
 
-__all__ = ["Shipment"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from bicycle_runtime.engine.options import EngineOptions
 
-__all__ = ["Cost", "EpochCosts", "Pacer"]
-
 _SAMPLES_MAX = 64
 _DECAY = 0.96  # Weight of an epoch relative to the next: the machine of an hour ago is another one.
 _SPREAD_MIN = 0.08  # Epochs of one size, within this share of it, show no cost of a record.

@@ -15,8 +15,6 @@ from bicycle_runtime.contract import Sink, StagedPublication
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 
-__all__ = ["Publisher", "referenced_paths"]
-
 _REST_S = 1.0
 
 

@@ -34,8 +34,6 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["RescalableLoop", "RescaleRequest", "Rescaled", "Topology", "rescale"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleRequest:

@@ -11,8 +11,6 @@ from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.state.sealed.loading import untold
 from bicycle_sdk.clock import Clock
 
-__all__ = ["LoopServices", "Step"]
-
 
 @dataclass(slots=True, kw_only=True)
 class LoopServices:

@@ -38,17 +38,6 @@ from bicycle_sdk.graph import (
 )
 from bicycle_sdk.time import IDLE_TIMEOUT_MS, OUT_OF_ORDERNESS_MS
 
-__all__ = [
-    "TimeReach",
-    "group_count_of",
-    "parallelisms_of",
-    "plan_stages",
-    "waits_for_time",
-    "with_parallelism",
-    "with_parallelisms",
-]
-
-
 _EXCHANGES = frozenset(Partitioning) - {Partitioning.FORWARD}
 
 

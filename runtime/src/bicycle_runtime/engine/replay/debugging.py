@@ -23,8 +23,6 @@ from bicycle_runtime.operators.functions.process import ProcessOperator
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.user_calls.stack_frames import is_ours
 
-__all__ = ["DebuggerLeft", "EpochDebugger"]
-
 _HOOKS = frozenset({"open", "close", "snapshot_state", "restore_state", "merge_state"})
 
 

@@ -16,8 +16,6 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 
-__all__ = ["RecordingFactory", "SinkInput"]
-
 
 @dataclass(slots=True)
 class SinkInput:

@@ -11,8 +11,6 @@ from bicycle_runtime.engine.errors import REPLAY_INPUT_GONE
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_sdk.clock import ManualClock
 
-__all__ = ["rereaders", "within"]
-
 
 def rereaders(setup: JobSetup) -> dict[str, SourceReader]:
     """Return a reader for each source, without starting any.

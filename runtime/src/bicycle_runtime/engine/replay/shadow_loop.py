@@ -55,8 +55,6 @@ from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.clock import Clock
 
-__all__ = ["ShadowLoop"]
-
 
 class ShadowLoop:
     """Follows the epochs of a job, one ``step`` at a time.

@@ -23,8 +23,6 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import JobGraph, Vertex, descriptor_of
 
-__all__ = ["last_operator_ids", "operator_ids_of", "renumbered_loops", "with_operator_ids"]
-
 _NUMBERED = re.compile(r"vertex_(\d+)")
 
 

@@ -14,14 +14,6 @@ from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.state_metadata import LIST_KINDS
 from bicycle_sdk.graph import JobGraph
 
-__all__ = [
-    "lost_operators",
-    "newer_connectors",
-    "refuse_lost_state",
-    "refuse_newer_connectors",
-    "restored_states",
-]
-
 
 def restored_states(
     manifest: Manifest, plan: StagePlan, *, job: str, is_start: bool = True

@@ -22,8 +22,6 @@ from bicycle_runtime.state.values.pickled import Shapes, declared_classes, shape
 from bicycle_runtime.state.values.schema_registry import refusal_of
 from bicycle_runtime.state.values.state_metadata import StateChange, evolve, find
 
-__all__ = ["compared_states", "declared_operators", "initial_state_metadata"]
-
 
 def declared_operators(
     plan: StagePlan, payloads: Mapping[str, bytes]

@@ -19,8 +19,6 @@ from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts, host_cou
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Anchors", "levels_with_state"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -27,8 +27,6 @@ from typing import Any
 from bicycle_runtime.base.stacks import keep_stacks
 from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
 
-__all__ = ["Ends", "EndsPoll", "main", "without_archives"]
-
 _WORKERS = "bicycle_runtime.engine.spark.worker"
 _ARCHIVES = ("python/lib/pyspark.zip", "python/lib/py4j-*-src.zip")
 _PIPE_READ_BYTES = 4_096

@@ -54,8 +54,6 @@ from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["SparkExecutor"]
-
 _LOG = logging.getLogger(__name__)
 _END_SECONDS_MAX = 5
 _STOP_SECONDS_MAX = 20

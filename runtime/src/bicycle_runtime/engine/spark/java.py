@@ -34,20 +34,6 @@ from bicycle_runtime.base.processes import (
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
-__all__ = [
-    "FIRST_JARS",
-    "JavaProcess",
-    "StartingJava",
-    "forget_context",
-    "forget_numpy",
-    "hush_py4j",
-    "hush_serializers",
-    "search_path",
-    "spark_environment",
-    "start_java",
-    "stop_context",
-]
-
 _PY4J = "py4j"
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_worker_gone", "root_reason", "text_of"]
-
 _LINES_MAX = 6
 _CHARACTERS_MAX = 2_000
 _PYTHON_ERROR = re.compile(

@@ -10,8 +10,6 @@ from pathlib import Path
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.stacks import STACKS_VARIABLE
 
-__all__ = ["FOLDER_VARIABLE", "local_folder", "noted_count", "positions_folder", "stacks_folder"]
-
 FOLDER_VARIABLE = "BICYCLE_PLACES"
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
 

@@ -14,8 +14,6 @@ from bicycle_runtime.engine.hosts.handshake import PROBE, HostAnswer, probe_argu
 from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE
 
-__all__ = ["ask_hosts"]
-
 # Java writes a task's element to the program: it must be read, or writing it may fail.
 _SHELL = 'cat >/dev/null; "$0" -c "$1" "$2" 2>&1; true'
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     pass
 
-__all__ = ["TASK_ATTEMPTS", "default_master", "is_embedded", "spark_settings"]
-
 TASK_ATTEMPTS = 4
 # A socket's path has room for 104 bytes (macOS; 108 on Linux), its name takes 43 of them.
 _SOCKET_DIR_BYTES_MAX = 60

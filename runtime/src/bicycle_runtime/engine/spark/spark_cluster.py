@@ -17,8 +17,6 @@ from typing import Any
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["ClusterView", "ExecutorWatch", "assign_to_hosts", "host_counts", "require_master"]
-
 _CONNECT_S = 5.0
 _POLL_S = 0.1
 _WATCH_S = 1.0

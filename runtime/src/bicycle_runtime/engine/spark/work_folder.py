@@ -15,8 +15,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-__all__ = ["WorkFolder", "remove_abandoned"]
-
 _PREFIX = "bicycle-spark-"
 _LOCK = "lock"
 

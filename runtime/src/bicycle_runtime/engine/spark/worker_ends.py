@@ -24,8 +24,6 @@ from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours
 
-__all__ = ["ends_in", "ends_on_hosts", "stacks_on_hosts", "worker_ended"]
-
 _ANSWER_S = 10.0
 _STACKS_S = 7.0
 _LOOKS_FOR_NOTES, _LOOK_S = 20, 0.05

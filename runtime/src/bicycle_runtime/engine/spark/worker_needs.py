@@ -9,8 +9,6 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables
 
-__all__ = ["NO_NEEDS", "WORKER_MODULE", "WorkerNeeds"]
-
 WORKER_MODULE = "bicycle_runtime.engine.spark.worker"  # Loads in a worker process.
 
 

@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.checkpoints.sealed_states import file_sizes
 from bicycle_runtime.recovery.errors import EPOCH_UNKNOWN
 from bicycle_runtime.recovery.history import EpochHistory, RetainedEpoch
 
-__all__ = ["EpochReport", "report_checkpoints"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:

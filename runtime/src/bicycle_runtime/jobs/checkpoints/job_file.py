@@ -23,8 +23,6 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_sdk.logging import log_event
 
-__all__ = ["note_run", "refuse_newer", "require_identity"]
-
 _LOG = logging.getLogger(__name__)
 
 

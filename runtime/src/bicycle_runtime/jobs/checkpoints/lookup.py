@@ -13,8 +13,6 @@ from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["find_checkpoint"]
-
 
 def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) -> Storage:
     """Return the checkpoint storage of a job.

@@ -17,8 +17,6 @@ from bicycle_runtime.jobs.errors import STATE_UNLOADABLE
 from bicycle_runtime.records.opaque import Opaque
 from bicycle_runtime.records.readable import readable
 
-__all__ = ["ValueReader"]
-
 _MODULE = "bicycle_runtime.jobs.checkpoints.sealed_values_child"
 _TIMEOUT_S = 60
 

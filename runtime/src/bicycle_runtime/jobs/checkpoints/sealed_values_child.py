@@ -15,8 +15,6 @@ import msgspec
 from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.records.readable import readable
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str]) -> int:
     """Answer one question."""

@@ -18,8 +18,6 @@ from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch, file_siz
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 from bicycle_runtime.recovery.history import EpochHistory
 
-__all__ = ["changes_answer", "entries_answer", "operators_answer", "outline_answer"]
-
 
 def outline_answer(sealed: SealedEpoch) -> dict[str, Any]:
     """Return the operators with state, and its size. No entry is read."""

@@ -27,8 +27,6 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.state.stores.contents import KeptContents
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["main"]
-
 _IDLE_S = 60.0
 _PATIENCE_S = 8.0
 

@@ -23,17 +23,6 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 
-__all__ = [
-    "DeadLetter",
-    "Letter",
-    "LetterMark",
-    "dead_letter",
-    "dead_letters",
-    "dead_letters_folder",
-    "letter_lines",
-    "replayed_letters",
-]
-
 _LINE_BYTES_MAX = 64 << 20
 _LETTERS_MAX = 10_000
 

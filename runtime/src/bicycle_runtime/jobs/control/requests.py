@@ -39,8 +39,6 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Answer", "Handler", "Inbox", "ask_job"]
-
 Answer = Mapping[str, Any]
 Handler = Callable[[Mapping[str, Any]], Answer | Future[Answer]]
 

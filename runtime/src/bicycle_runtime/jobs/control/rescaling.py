@@ -25,8 +25,6 @@ from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import check, option
 
-__all__ = ["RESCALE", "RescaleOptions", "ask_for_rescale", "request_rescaled", "rescale_request"]
-
 RESCALE = "rescale"
 _LOG = logging.getLogger(__name__)
 

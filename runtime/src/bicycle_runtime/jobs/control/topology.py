@@ -20,16 +20,6 @@ from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
-__all__ = [
-    "JobNode",
-    "JobTopology",
-    "StreamNode",
-    "StreamUse",
-    "job_node",
-    "streams_of",
-    "topology_of",
-]
-
 _PATIENCE_S = 8.0
 _FILES, _FILE_URL, _SQLITE = "file:", "file://", "sqlite:///"
 

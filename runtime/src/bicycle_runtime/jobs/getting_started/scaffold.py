@@ -13,8 +13,6 @@ from bicycle_runtime import __version__
 from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.jobs.errors import SCAFFOLD_REFUSED
 
-__all__ = ["project_files", "write_project"]
-
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _NAME_LENGTH_MAX = 40
 _RESERVED = frozenset({"test", "tests", "src", "bicycle", *OWN_PACKAGES})

@@ -48,8 +48,6 @@ from bicycle_sdk.graph import Inputs, OperatorKind, StateShape
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["describe_job", "fixed_attributes", "main"]
-
 
 def main(arguments: list[str]) -> int:
     """Answer one question; a job that cannot run is an answer too."""

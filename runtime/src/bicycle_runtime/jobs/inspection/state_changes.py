@@ -24,8 +24,6 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 from bicycle_sdk.quantities import amount
 
-__all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
-
 _REASONS_MAX = 5
 # The verdict of an operator from its states: the worst counts.
 _WORST: tuple[Verdict, ...] = ("refused", "dropped", "migrated", "kept", "new")

@@ -17,8 +17,6 @@ from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKi
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.quantities import amount
 
-__all__ = ["REPLAY_LETTERS"]
-
 _LETTERS_MAX = 10_000
 
 

@@ -18,8 +18,6 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.options import OptionInfo, describe, from_mapping
 
-__all__ = ["Availability", "NoOptions", "OperationCall", "OperationKind", "Result"]
-
 Result = dict[str, Any]
 Availability = Literal["running", "active", "not canceling", "ended", "attention", "always"]
 

@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKi
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.quantities import byte_text, duration_text
 
-__all__ = ["RESCALE"]
-
 
 def _rescale(call: OperationCall, options: RescaleOptions) -> Result:
     return ask_for_rescale(call.home, call.job, options, clock=call.clock).to_json()

@@ -13,11 +13,6 @@ from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import check, option
 from bicycle_sdk.quantities import byte_text
 
-__all__ = [
-    "DELETE_SAVEPOINT", "RESTORE", "SAVEPOINT", "DeleteSavepointOptions", "RestoreOptions",
-    "SavepointOptions", "savepoint_line", "settle_name", "take_savepoint",
-]  # fmt: skip
-
 _S = TypeVar("_S", bound="SavepointOptions")
 
 

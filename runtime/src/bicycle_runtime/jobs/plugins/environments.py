@@ -36,8 +36,6 @@ from bicycle_runtime.extraction.unpacking import enter_environment, unpack
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions
 
-__all__ = ["JobEnvironment", "discover_in", "find_plugin", "isolate", "resolve_plugin"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnvironment:

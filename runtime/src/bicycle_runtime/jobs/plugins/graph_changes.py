@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.errors import NO_RETENTION, NOTHING_TO_FOLLOW
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
-__all__ = ["require_parallelism", "with_data_loss_policy", "with_follow"]
-
 _FILE_SOURCES = frozenset({"text", "jsonl", "csv"})
 _SOURCES_WITH_RETENTION = frozenset({"kafka"})
 

@@ -15,8 +15,6 @@ from bicycle_sdk.chaining import Chain, ChainingStats, optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind
 from bicycle_sdk.quantities import amount
 
-__all__ = ["ChainEdgeView", "ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorView:

@@ -18,8 +18,6 @@ from bicycle_runtime.pipelines.errors import PIPELINE_TOO_COSTLY
 from bicycle_runtime.pipelines.nodes import check_pipeline
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["check_in_child", "main"]
-
 _PROCESSOR_S = 10
 _WALL_S = 60.0
 _MEMORY_BYTES = 2 << 30

@@ -42,8 +42,6 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.options import from_mapping
 
-__all__ = ["main"]
-
 _VALUE_CHARACTERS = 300
 
 

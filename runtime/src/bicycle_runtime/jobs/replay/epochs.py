@@ -24,8 +24,6 @@ from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
 from bicycle_runtime.recovery.savepoints import job_facts
 
-__all__ = ["NEXT", "ReplayRequest", "replay"]
-
 NEXT: Literal["next"] = "next"
 _MODULE = "bicycle_runtime.jobs.replay.child"
 # Not the folder for state: it belongs to the running job.

@@ -33,8 +33,6 @@ from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.error_reports import foreign_error, java_error
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["run_job"]
-
 
 def run_job(
     request: JobRequest,

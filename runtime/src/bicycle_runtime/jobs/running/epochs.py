@@ -34,13 +34,6 @@ from bicycle_runtime.operators.heartbeats import read_so_far
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
-__all__ = [
-    "Epochs",
-    "ReadingWatch",
-    "pause_ms",
-    "socket_lines",
-]
-
 _WAIT_MS_MAX = 1_000  # Requests are met between two waits.
 # How a start, or an epoch, fails whose Java process was ended.
 _CUT_SHORT = (SparkStartError, SparkLostError, EpochFailedError, PublishInterruptedError)

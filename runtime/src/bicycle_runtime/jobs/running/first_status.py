@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import GuaranteeStatus, JobStatus
 
-__all__ = ["first_status", "take_setup", "weakest_link"]
-
 _STRENGTH = {guarantee: rank for rank, guarantee in enumerate(Guarantee)}
 
 

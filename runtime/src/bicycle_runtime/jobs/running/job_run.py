@@ -43,8 +43,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 
-__all__ = ["JobRun"]
-
 _LOG = logging.getLogger(__name__)
 _STALLED_CODE = 1
 

@@ -22,16 +22,6 @@ from bicycle_runtime.jobs.errors import EXTENSION_HOOK_FAILED
 from bicycle_runtime.operators.metrics import MetricValues
 from bicycle_sdk.logging import log_event
 
-__all__ = [
-    "EpochMetrics",
-    "JobChange",
-    "JobListener",
-    "Listeners",
-    "MetricReporter",
-    "OperatorMetrics",
-    "installed_listeners",
-]
-
 _LOG = logging.getLogger(__name__)
 _WAITING_MAX = 1_000
 _CLOSE_S = 10.0

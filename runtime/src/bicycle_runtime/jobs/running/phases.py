@@ -14,8 +14,6 @@ from bicycle_runtime.jobs.supervision.watchdog import Watchdog
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import WATCH_BEATS
 
-__all__ = ["Phases"]
-
 
 class Phases:
     """The phase of a job's driver, for its watchdog and for people.

@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.stuck import with_stuck
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_sdk.logging import log_event
 
-__all__ = ["note_ended_workers", "note_stuck"]
-
 _LOG = logging.getLogger(__name__)
 _SHOWN_MAX = 20
 

@@ -33,8 +33,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.running.epochs import Epochs
 
-__all__ = ["run_to_end"]
-
 _LOG = logging.getLogger(__name__)
 _FILES_MIN = 24  # A start of the loop opens fewer at a time.
 _FILES_PAUSE_MS = 1_000

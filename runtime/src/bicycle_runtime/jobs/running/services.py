@@ -15,8 +15,6 @@ from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_sdk.clock import Clock
 
-__all__ = ["DoorServices", "DriverExecutor"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorServices:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from bicycle_runtime.jobs.status import HotKey
 from bicycle_runtime.operators.metrics import KeySample
 
-__all__ = ["Skew"]
-
 _RECORDS_MIN = 100  # samples before any share is reported
 _RECORDS_MAX = 4_000  # then the samples are halved
 _KEYS_MAX = 128

@@ -16,8 +16,6 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
 
-__all__ = ["WarmExecutor", "spark_starts"]
-
 
 def spark_starts(services: DoorServices) -> MakeExecutor:
     """Return the function that starts Spark for each start of a job."""

@@ -45,15 +45,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import ParameterError
 from bicycle_sdk.logging import log_event
 
-__all__ = [
-    "adopt_starting_point",
-    "extract_job",
-    "plan_job",
-    "plan_job_setup",
-    "prepare_job_setup",
-    "take_over",
-]
-
 _LOG = logging.getLogger(__name__)
 
 

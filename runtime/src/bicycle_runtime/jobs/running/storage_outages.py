@@ -22,8 +22,6 @@ from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.logging import log_event
 
-__all__ = ["StorageOutages"]
-
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_MS, _PAUSE_MS_MAX = 500, 10_000
 _T = TypeVar("_T")

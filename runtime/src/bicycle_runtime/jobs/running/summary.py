@@ -18,8 +18,6 @@ from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 from bicycle_sdk.joins import EVICTED_ROWS
 from bicycle_sdk.quantities import amount, duration_text
 
-__all__ = ["OutputSummary", "RunSummary", "summarize"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSummary:

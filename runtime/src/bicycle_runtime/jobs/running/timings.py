@@ -15,8 +15,6 @@ from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import Durations
 from bicycle_sdk.clock import Clock
 
-__all__ = ["Rate", "Timings"]
-
 _EPOCHS_MAX = 100
 _RECENT_MS = 10_000.0  # of the time of tasks; then the sums are halved
 _GROWTH_WINDOW_S = 60.0

@@ -25,8 +25,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 
-__all__ = ["RunningSavepoints"]
-
 _LOG = logging.getLogger(__name__)
 _Answer = Future[Mapping[str, Any]]
 

@@ -20,8 +20,6 @@ from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
 from bicycle_runtime.recovery.savepoints import Sign
 from bicycle_runtime.recovery.signatures import is_signed_with, signature_of
 
-__all__ = ["Provenance", "provenance", "require_trust", "signer"]
-
 Provenance = Literal["signed with the key", "made by this home", "foreign"]
 _KEY_FILE = "savepoint.key"
 _KEY_BYTES_MIN = 16

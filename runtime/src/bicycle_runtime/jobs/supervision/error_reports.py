@@ -9,8 +9,6 @@ from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, jav
 from bicycle_runtime.jobs.errors import JAVA_TOO_OLD
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["foreign_error", "java_error", "plain_error"]
-
 
 def plain_error(error: BicycleError) -> dict[str, Any]:
     """Return an error as data for the status file; facts outside JSON become texts."""

@@ -21,8 +21,6 @@ from bicycle_runtime.base.pipes import is_readable
 from bicycle_runtime.base.processes import descendants
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["StopRequest", "end_now"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HARD_EXIT_BASE = 128
 # So long before the end of the time that it has, the epoch is aborted, and the process ended.

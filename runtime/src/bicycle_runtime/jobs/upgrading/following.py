@@ -24,8 +24,6 @@ from bicycle_runtime.layouts.paths import SHADOW
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Following"]
-
 _LOG = logging.getLogger(__name__)
 _STARTS_MAX = 3
 _POLL_S = 0.05

@@ -12,17 +12,6 @@ from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 
-__all__ = [
-    "Step",
-    "Strategy",
-    "UpgradeNote",
-    "forget_upgrade",
-    "former_request",
-    "read_upgrade",
-    "require_no_upgrade",
-    "write_upgrade",
-]
-
 _FILE = "upgrade.json"
 Step = Literal["save", "follow", "stop", "start", "watch", "back"]
 Strategy = Literal["stop-and-go", "blue-green"]

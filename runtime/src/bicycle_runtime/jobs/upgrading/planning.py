@@ -31,8 +31,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph, OperatorKind
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str]) -> int:
     """Answer one question."""

@@ -8,8 +8,6 @@ from typing import Protocol
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus
 
-__all__ = ["Prepare", "Prepared", "Start"]
-
 
 class Start(Protocol):
     """Starts a job and waits until it runs; of a trial only until its first failure."""

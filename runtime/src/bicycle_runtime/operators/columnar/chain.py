@@ -22,8 +22,6 @@ from bicycle_runtime.operators.functions.watermarks import AssignOperator, is_ou
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["ChainOnColumns", "FoldsColumns"]
-
 
 class FoldsColumns(Protocol):
     """The last step of a chain on columns."""

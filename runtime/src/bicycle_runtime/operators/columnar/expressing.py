@@ -23,8 +23,6 @@ from bicycle_runtime.records.rows import is_plain
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["EXPRESSION_OPERATORS"]
-
 
 class _HasFunction(Protocol):
     function: Any

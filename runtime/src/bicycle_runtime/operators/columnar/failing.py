@@ -11,8 +11,6 @@ from typing import Any
 
 from bicycle_sdk.expressions import Expression
 
-__all__ = ["with_failures_of"]
-
 _NEVER_FAIL = frozenset({"literal", "free", "itself"})
 
 

@@ -29,11 +29,6 @@ from bicycle_runtime.operators.columnar.keys import (
     values_packer,
 )
 
-__all__ = [
-    "Folded", "FoldedKind", "FoldedNumbers", "FoldedSets", "FoldedTexts", "PackedFolded",
-    "digits_of", "joined_folded", "unpacked_folded",
-]  # fmt: skip
-
 FoldedKind = Literal["int", "float", "sum", "text", "ints", "texts"]
 PackedFolded = tuple[FoldedKind, Any]
 

@@ -28,8 +28,6 @@ from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.records.rows import is_plain
 from bicycle_sdk.expressions import OPERATIONS, Expression, lit
 
-__all__ = ["RECORD", "Reading", "read"]
-
 _STEPS_MAX, _DEPTH_MAX = 400, 4  # of instructions, and of functions that call functions
 _BINARY = {"+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%"}
 _IGNORED = frozenset(

@@ -24,8 +24,6 @@ from bicycle_runtime.operators.columnar.record_shapes import RESULT_SHAPE, Recor
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["choose_all", "choose_level"]
-
 
 def choose_level(
     plan: StagePlan,

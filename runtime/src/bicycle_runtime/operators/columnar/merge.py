@@ -21,8 +21,6 @@ from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
 from bicycle_runtime.operators.columnar.keys import Keys, are_alike, ordered, unpacked_keys
 from bicycle_runtime.operators.preaggregation.accumulators import Part, Session
 
-__all__ = ["ColumnMerge", "ColumnWindow"]
-
 
 @dataclass(slots=True)
 class ColumnWindow:

@@ -10,8 +10,6 @@ from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, 
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import WindowResult
 
-__all__ = ["RESULT_SHAPE", "RecordShape", "mapped_shape", "shape_of", "shape_of_form"]
-
 _RECORDS = frozenset({"record", "make"})
 _Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
 

@@ -18,8 +18,6 @@ from bicycle_runtime.operators.columnar.arrays import (
     numpy,
 )
 
-__all__ = ["Mask", "Refused", "TextVector", "TupleVector", "Vector", "joined_vectors"]
-
 _KINDS: dict[str, frozenset[type]] = {
     "i": frozenset({int}),
     "f": frozenset({float}),

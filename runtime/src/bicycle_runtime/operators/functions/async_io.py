@@ -28,8 +28,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import AsyncIOBatchFunction, AsyncIOFunction, full_name
 from bicycle_sdk.graph import ErrorAction
 
-__all__ = ["AsyncIOBatchOperator", "AsyncIOOperator", "async_io_operator"]
-
 _NO_FALLBACK = (AsyncIOFunction.timeout, AsyncIOBatchFunction.timeout)
 
 

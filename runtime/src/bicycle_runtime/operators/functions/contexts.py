@@ -20,8 +20,6 @@ from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.handles import KeyScope
 
-__all__ = ["Sent", "WorkerContext"]
-
 # A record for a side output: tag, value, event time, and the index of the record in hand.
 Sent = tuple[str, Any, int | None, int]
 

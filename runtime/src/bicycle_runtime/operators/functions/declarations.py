@@ -24,16 +24,6 @@ from bicycle_sdk.windows import (
     WindowPlan,
 )
 
-__all__ = [
-    "WindowGrowth",
-    "asks_for_states",
-    "declared_states",
-    "reduced_type",
-    "saves_named_values",
-    "texts_in",
-    "window_growth",
-]
-
 # The growth of a window's state: by nothing that lasts; by the number of keys; by the number of
 # records, because nothing removes them; or the window has no result at all.
 WindowGrowth = Literal["none", "keys", "records", "silent"]

@@ -33,8 +33,6 @@ from bicycle_sdk.state import (
 from bicycle_sdk.state.handles import KeyScope, ReadOnlyMapState
 from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
 
-__all__ = ["KeyedContext"]
-
 # The context of the call that runs in this asyncio task; None for the operator's own.
 _IN_FLIGHT: ContextVar[KeyedContext | None] = ContextVar("bicycle_call", default=None)
 

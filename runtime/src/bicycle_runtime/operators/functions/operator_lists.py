@@ -20,8 +20,6 @@ from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import StateDescriptor, UnionListStateDescriptor
 from bicycle_sdk.state.entries import MapEntries
 
-__all__ = ["OperatorLists"]
-
 
 class _OwnNumber(dict[Any, int]):
     """The group of a subtask's elements: its number, which is their key."""

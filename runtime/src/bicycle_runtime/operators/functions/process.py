@@ -54,8 +54,6 @@ from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.graph import KEY_GROUP_COUNT_MAX
 
-__all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
-
 _WAVES = 16  # in a flight: at its end at most one wave of them has empty places
 _WAITING_BYTES = 64 << 20
 _SIZE_SAMPLES = 4

@@ -19,8 +19,6 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.user_calls.waits import WAITS
 
-__all__ = ["RateLimitOperator", "TokenBucket"]
-
 # Records are emitted in pieces of at least this time, since each piece costs about as much as a
 # record.
 _PIECE_S = 0.01

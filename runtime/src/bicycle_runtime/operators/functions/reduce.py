@@ -21,8 +21,6 @@ from bicycle_sdk.functions import as_callable
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate
 
-__all__ = ["ReduceOperator"]
-
 
 class ReduceOperator(Operator, Stateful):
     """An operator that keeps ``function(accumulator, value)`` per key.

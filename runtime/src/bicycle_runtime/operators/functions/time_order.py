@@ -32,8 +32,6 @@ from bicycle_sdk.state.entries import MapEntries, ValueEntries
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.process import StatefulOperator
 
-__all__ = ["TimeOrder"]
-
 _RECORDS_PER_CHUNK = 4_096
 
 

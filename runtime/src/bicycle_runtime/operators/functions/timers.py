@@ -26,8 +26,6 @@ from bicycle_sdk.state import Timer
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
-__all__ = ["FiresEach", "TimerRound"]
-
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
 _LISTS = frozenset({list, tuple})

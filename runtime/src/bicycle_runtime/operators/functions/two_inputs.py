@@ -28,8 +28,6 @@ from bicycle_runtime.state.memory.keyed import BroadcastTable
 from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_sdk.connected import BuiltInFunction, InputRecords, input_methods
 
-__all__ = ["CoProcessOperator"]
-
 
 class CoProcessOperator(StatefulOperator):
     """A function with several inputs.

@@ -27,14 +27,6 @@ from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 
-__all__ = [
-    "AssignOperator",
-    "GeneratorOperator",
-    "SourceOperator",
-    "TimeKeeper",
-    "is_out_of_bounds",
-]
-
 
 class TimeKeeper:
     """Follows the shards of one generator in one task, through one epoch.

@@ -12,8 +12,6 @@ from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 if TYPE_CHECKING:
     from bicycle_runtime.operators.preaggregation.gathering import GatheredContents
 
-__all__ = ["Numbers", "Part", "Session", "SessionAccumulators", "WindowAccumulators"]
-
 
 class Session(NamedTuple):
     """The content of one session, with its interval ``[start, end)``."""

@@ -11,8 +11,6 @@ from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 
-__all__ = ["Rows", "rows_of"]
-
 
 @dataclass(slots=True)
 class Rows:

@@ -22,8 +22,6 @@ from bicycle_runtime.state.memory.windows import Row
 from bicycle_sdk.windows import Count, Sum
 from bicycle_sdk.windows.aggregates import SelectedAggregate, sums_of_ints
 
-__all__ = ["FoldedContents", "GatheredContents", "GatheredRecords"]
-
 _PENDING_MAX = 1 << 18  # selected values that wait to be folded
 _INTS = frozenset({int})
 

@@ -11,8 +11,6 @@ from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.windows import SessionWindows, duration_ms
 
-__all__ = ["session_ends"]
-
 
 def session_ends(rows: Rows, assigner: SessionWindows, policy: RecordPolicy) -> Rows:
     """Return the rows with the end of each record's interval as its place."""

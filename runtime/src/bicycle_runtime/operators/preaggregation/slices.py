@@ -15,8 +15,6 @@ from typing import Any
 
 from bicycle_sdk.windows import AlignedWindows, Window
 
-__all__ = ["WindowSlices"]
-
 
 class WindowSlices:
     """Arithmetic of the slices of one kind of aligned windows.

@@ -15,8 +15,6 @@ from bicycle_runtime.operators.spec import ChainSpec
 from bicycle_runtime.operators.tasks.record_copies import Copy
 from bicycle_runtime.operators.tasks.routing import Router
 
-__all__ = ["Chain"]
-
 
 class Chain:
     """Feeds batches through operators, depth first.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-__all__ = ["close_all"]
-
 
 def close_all(closers: Iterable[Callable[[], object]]) -> None:
     """Call all, then raise the first failure, with the others in its notes.

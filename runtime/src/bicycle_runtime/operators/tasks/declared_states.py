@@ -26,8 +26,6 @@ from bicycle_sdk.graph import StateShape
 from bicycle_sdk.record_types import function_types
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["DeclaredOperator", "declared_operator"]
-
 
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
     """The declared states and keys of one operator.

@@ -9,8 +9,6 @@ from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 
-__all__ = ["EpochOrder", "LetterOrder", "TaskOrder", "TimeOrder"]
-
 
 class LetterOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter that is fed once more to the operator that refused it.

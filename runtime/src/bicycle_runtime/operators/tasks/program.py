@@ -81,8 +81,6 @@ from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["Program", "build_program"]
-
 # Kinds whose operators need only their function, and kinds without a function.
 _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
     OperatorKind.MAP: MapOperator,

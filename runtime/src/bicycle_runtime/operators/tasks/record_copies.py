@@ -22,8 +22,6 @@ from bicycle_runtime.records.exactness import PLAIN
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate
 
-__all__ = ["Copy", "copied_edges", "copied_inputs", "copier", "is_separating"]
-
 Copy = Callable[[Batch], Batch]
 
 

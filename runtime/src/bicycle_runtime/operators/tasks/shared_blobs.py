@@ -16,8 +16,6 @@ from bicycle_runtime.records.blobs import Holder, RecordBlob, encoded_part
 from bicycle_runtime.records.codecs import CodecName, RecordCodec
 from bicycle_sdk.state.frozen import is_frozen_type
 
-__all__ = ["ReceivedBlobs", "SentBlobs", "gives_frozen"]
-
 _HELD_RECORDS_MAX = 262_144  # So many read records wait for further edges; others are read again.
 
 

@@ -27,8 +27,6 @@ from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_sdk.time import TIME_MS_MAX
 
-__all__ = ["SinkOperator"]
-
 
 class SinkOperator(Operator):
     """The operator that writes its input to a sink.

@@ -19,8 +19,6 @@ from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["TaskWorker"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.state.undo import Attempts, UndoLog, begin_attempt, undo
 from bicycle_sdk.connected import BuiltInFunction
 
-__all__ = ["prepare_attempts", "undoing"]
-
 _Note = Callable[[UndoLog], None]
 
 

@@ -32,16 +32,6 @@ from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import run, run_watched
 from bicycle_sdk.quantities import duration_text
 
-__all__ = [
-    "Flight",
-    "call_all",
-    "call_on",
-    "each",
-    "go_through",
-    "refuse_stop",
-    "wait",
-]
-
 
 def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bool) -> Outcome:
     """Make all calls of a batch and return the outputs of each.

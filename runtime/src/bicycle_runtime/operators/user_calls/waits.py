@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-__all__ = ["WAITS", "Waits"]
-
 
 class Waits:
     """The waits of one process, which runs one task at a time.

@@ -34,8 +34,6 @@ from bicycle_sdk.windows import LateRecord, Window, WindowPlan
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
-__all__ = ["WindowOperator"]
-
 
 class WindowOperator(Operator, Stateful, Timed):
     """A window vertex; subclasses place records and fire windows.

@@ -29,8 +29,6 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["CombineOperator"]
-
 _ACCUMULATORS_MAX = 1 << 17  # contents that are held back at most; then they travel
 
 

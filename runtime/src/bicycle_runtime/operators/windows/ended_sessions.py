@@ -15,8 +15,6 @@ from typing import Any
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
-__all__ = ["is_ended", "keep_until", "last_end"]
-
 
 def is_ended(start: int, end: int) -> bool:
     """Return whether these bounds are the trace of an ended session."""

@@ -20,8 +20,6 @@ from bicycle_runtime.operators.windows.placements import Placement, SlicePlaceme
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.windows import Window, WindowPlan
 
-__all__ = ["KeptSlices"]
-
 _RESULTS_PER_BATCH = 4_096
 
 

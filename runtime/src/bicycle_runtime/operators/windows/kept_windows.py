@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.operators.windows.placements import Placement
     from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 
-__all__ = ["KeptWindows"]
-
 
 class KeptWindows(ABC):
     """The windows of one kind as state keeps them: how they grow, fire and go.

@@ -12,8 +12,6 @@ from bicycle_runtime.operators.windows.ended_sessions import is_ended
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_sdk.windows import Window
 
-__all__ = ["Pane", "PaneContext", "dump_panes", "load_panes", "type_of_panes"]
-
 _ANY = AnyCodec()
 
 

@@ -22,14 +22,6 @@ from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
-__all__ = [
-    "Placement",
-    "SessionPlacement",
-    "SlicePlacement",
-    "divide",
-    "placement_of",
-]
-
 
 class Placement(ABC):
     """Places the records of an epoch, and gathers them in ``accumulators``."""

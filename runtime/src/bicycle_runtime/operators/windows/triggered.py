@@ -51,8 +51,6 @@ from bicycle_sdk.windows import (
     WindowPlan,
 )
 
-__all__ = ["TriggeredOperator", "pane_entries"]
-
 _ALL_TIME = (WATERMARK_MIN, WATERMARK_MAX)  # bounds of panes that time does not close
 
 

@@ -18,8 +18,6 @@ from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.watching.fleet import FleetView, view_of
 from bicycle_sdk.clock import Clock
 
-__all__ = ["serving_metrics"]
-
 _HOST = "127.0.0.1"
 _PATH = "/metrics"
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -14,8 +14,6 @@ from prometheus_client import (
     generate_latest,
 )
 
-__all__ = ["ServiceFigures"]
-
 _BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 
 

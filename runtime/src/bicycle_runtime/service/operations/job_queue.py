@@ -37,8 +37,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["JobQueue"]
-
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _COUNT_S = 10.0  # How often use is counted while nobody waits.

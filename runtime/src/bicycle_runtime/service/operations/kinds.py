@@ -28,8 +28,6 @@ from bicycle_runtime.service.plugins.uploaded_plugins import (
 )
 from bicycle_runtime.service.watching.summaries import Dismissal
 
-__all__ = ["KINDS", "STARTING", "RemoveFacts"]
-
 
 class RemoveFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``digest`` of an uploaded plugin."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from bicycle_runtime.base.storage_urls import resolve_location
 
-__all__ = ["resolve_facts"]
-
 _NAMES = ("url", "to", "from_", "checkpoint_dir", "plugin_env", "savepoint_key")
 
 

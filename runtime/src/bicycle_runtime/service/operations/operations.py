@@ -52,8 +52,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Operations"]
-
 _LOG = logging.getLogger(__name__)
 _THREAD_COUNT = 8
 _CANCEL_THREAD_COUNT = 4

@@ -21,8 +21,6 @@ from bicycle_runtime.pipelines.documents import notation_of
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 
-__all__ = ["PipelineFile", "clear_pipelines", "keep_pipeline"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FOLDER = "pipelines"
 

@@ -29,8 +29,6 @@ from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.options import from_mapping
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["RESUME", "SUBMIT", "ResumeFacts", "SubmitFacts", "slots_wanted"]
-
 # Doors wait ten seconds for an answer.
 _LIMITS = ExtractionLimits(wall_time_ms=6_000)
 _TURN_S = 3.0

@@ -16,8 +16,6 @@ from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions, plan_upgrade,
 from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
 from bicycle_sdk.options import option
 
-__all__ = ["PLAN_UPGRADE", "UPGRADE", "VersionOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOptions(UpgradeOptions):

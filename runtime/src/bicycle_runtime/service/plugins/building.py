@@ -17,8 +17,6 @@ from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
 from bicycle_sdk.options import check, option
 
-__all__ = ["BuildLimits", "build_environment", "run_installer"]
-
 _MODULE = "bicycle_runtime.service.plugins.builder_child"
 _LOOK_S = 0.25
 _OUTPUT_LINES = 20

@@ -17,8 +17,6 @@ from packaging.utils import canonicalize_name
 from bicycle_runtime.extraction.packing import read_requirement
 from bicycle_runtime.service.plugins.errors import LOCK_REFUSED
 
-__all__ = ["LOCK_BYTES_MAX", "LockedLibrary", "read_lock"]
-
 LOCK_BYTES_MAX = 4 << 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _HASH = re.compile(r"\s--hash[=\s]\s*(\S+)")

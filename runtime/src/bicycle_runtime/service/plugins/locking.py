@@ -30,8 +30,6 @@ from bicycle_runtime.service.plugins.errors import PROJECT_UNREADABLE
 from bicycle_runtime.service.plugins.lock_files import read_lock
 from bicycle_runtime.service.plugins.wheels import check_wheel
 
-__all__ = ["lock_requirements", "requirements_of"]
-
 _HEAD = "# Made by `bicycle plugins lock`; what the runtime holds itself is left out.\n"
 _HINT = (
     "check that all libraries have versions that are compatible with each other and with the "

@@ -40,8 +40,6 @@ from bicycle_runtime.extraction.packing import (
 from bicycle_runtime.service.plugins.errors import WHEEL_REFUSED
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["UploadedPlugin", "WheelFacts", "WheelLimits", "check_wheel", "file_digest"]
-
 _END = struct.Struct("<4s4H2LH")
 _END_MARK = b"PK\x05\x06"
 _CHUNK_BYTES = 1 << 20

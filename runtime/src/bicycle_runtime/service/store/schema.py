@@ -12,8 +12,6 @@ from pathlib import Path
 from bicycle_runtime.service.errors import DATABASE_UNUSABLE
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["CONTROL", "HISTORY", "TIERS", "known_version", "prepare", "unusable"]
-
 _LOST = {
     "control.db": "tokens, owners of jobs, quotas, events, operations and the audit log",
     "history.db": "the samples of seven days",

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.service.errors import TRACING_EXTRA_MISSING
 
-__all__ = ["is_receiver_configured"]
-
 _VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _LIBRARIES = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk")
 

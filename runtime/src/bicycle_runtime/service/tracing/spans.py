@@ -26,8 +26,6 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["SPANS_WAITING_MAX", "Tracing"]
-
 _LOG = logging.getLogger(__name__)
 SPANS_WAITING_MAX = 2_048
 _BATCH_MAX = 512

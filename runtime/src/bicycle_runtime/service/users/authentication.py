@@ -14,8 +14,6 @@ from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
 from bicycle_runtime.service.users.tokens import Tokens
 
-__all__ = ["Authenticator", "cookie_name", "is_open", "require_somebody"]
-
 _OPEN = frozenset({"/health", "/login"})
 _OPEN_BELOW = "/static/"
 _COOKIES_LENGTH_MAX = 4_096

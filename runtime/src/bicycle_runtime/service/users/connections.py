@@ -18,8 +18,6 @@ from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, CONNECTI
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
 from bicycle_sdk.options import check, option
 
-__all__ = ["ConnectionOptions", "Connections", "OpenConnection"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:

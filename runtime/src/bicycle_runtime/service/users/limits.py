@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from bicycle_runtime.service.users.errors import RATE_EXCEEDED
 from bicycle_runtime.service.users.roles import LOCAL, Identity
 
-__all__ = ["LimitOptions", "Limits", "RequestRate"]
-
 _KEYS_MAX = 10_000
 
 

@@ -17,8 +17,6 @@ from bicycle_runtime.service.users.roles import Identity, Role
 from bicycle_runtime.service.users.tokens import Tokens, owners_in
 from bicycle_sdk.clock import Clock
 
-__all__ = ["SESSION_MS", "Sessions"]
-
 SESSION_MS = 12 * 3_600_000
 _LENGTH = 43  # Of 256 bits in the letters of URLs.
 

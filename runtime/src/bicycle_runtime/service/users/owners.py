@@ -13,8 +13,6 @@ from bicycle_runtime.service.store.history import note_audit
 from bicycle_runtime.service.users.errors import JOB_NAME_TAKEN
 from bicycle_runtime.service.users.roles import Identity
 
-__all__ = ["Owners", "Quota"]
-
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """The quota of an owner; None means no limit.

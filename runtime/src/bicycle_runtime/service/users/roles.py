@@ -10,8 +10,6 @@ from enum import IntEnum
 
 from bicycle_runtime.service.users.errors import OWNER_FOREIGN, ROLE_TOO_LOW
 
-__all__ = ["LOCAL", "NOBODY", "Identity", "Role", "client_of", "require_all_owners", "require_role"]
-
 
 class Role(IntEnum):
     """The rights of an identity; a higher role includes lower ones."""

@@ -35,11 +35,6 @@ from bicycle_runtime.service.users.errors import (
 from bicycle_runtime.service.users.roles import Identity, Role
 from bicycle_sdk.clock import Clock
 
-__all__ = [
-    "LIFETIME_MS_MAX", "LIFETIME_MS_MIN", "TokenEntry", "Tokens", "checked_owners", "owners_in",
-    "tokens_of",
-]  # fmt: skip
-
 LIFETIME_MS_MIN = 60_000
 LIFETIME_MS_MAX = 3_650 * 86_400_000
 _NAME_LENGTH_MAX = 60

@@ -22,8 +22,6 @@ from bicycle_runtime.service.errors import SERVICE_BUSY
 from bicycle_runtime.service.watching.states import State, shown_state
 from bicycle_runtime.service.watching.summaries import NOTHING_RANK, KnownJob, summary_of
 
-__all__ = ["Change", "Fleet", "FleetSubscription", "FleetView", "view_of"]
-
 _SUBSCRIBERS_MAX = 200
 
 

@@ -14,8 +14,6 @@ from bicycle_runtime.service.watching.fleet import FleetView
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
 
-__all__ = ["LIMIT_MAX", "SORT_WORDS", "JobQuery", "Page", "list_page"]
-
 LIMIT_MAX = 500
 _NUMBERS = (
     "start_time", "updated_ms", "epoch", "records", "records_total", "records_per_second",

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.jobs.status import JobStatus
 
-__all__ = ["OperatorPace", "PaceWindow", "Paces"]
-
 _WINDOW_MS = 10_000
 _SPAN_MIN_MS = 1_000
 

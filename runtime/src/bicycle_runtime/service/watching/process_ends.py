@@ -13,8 +13,6 @@ import threading
 
 from bicycle_runtime.base.processes import is_alive
 
-__all__ = ["ProcessEnds"]
-
 _Process = tuple[int, int]
 
 

@@ -11,17 +11,6 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
 
-__all__ = [
-    "DISMISSIBLE",
-    "NOTHING_RANK",
-    "Attention",
-    "Dismissal",
-    "JobSummary",
-    "KnownJob",
-    "one_line",
-    "summary_of",
-]
-
 # Words that need attention until the next run, unless somebody dismisses them.
 DISMISSIBLE = frozenset({"failed", "errors", "late"})
 # What needs attention, the worst first; the place is the rank.

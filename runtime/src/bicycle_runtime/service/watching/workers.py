@@ -19,10 +19,6 @@ import msgspec
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = [
-    "JobWorkers", "ProcessUse", "processes", "slots_of", "worker_rows", "workers_now", "workers_of",
-]  # fmt: skip
-
 _PARENT, _USER_TICKS, _SYSTEM_TICKS, _START = 1, 11, 12, 19  # behind the name
 _USAGE_S = 0.25  # The kernel counts processor time in hundredths of a second.
 _ROLES = ("supervisor", "driver", "java", "python")

@@ -14,8 +14,6 @@ from bicycle_runtime.state.rocksdb.indexes import Index
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, is_from_rocksdb
 from bicycle_runtime.state.settings import StateSettings
 
-__all__ = ["CachePart", "DiskCache", "UncountedPart"]
-
 
 class CachePart(Protocol):
     """A part of the table that keeps entries of the space in memory.

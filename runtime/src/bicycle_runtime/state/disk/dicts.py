@@ -194,7 +194,6 @@ class DiskDict(TrackedDict):
         return _Items(self)
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its value."""
         value = self.get(key, MISSING)
         if value is not MISSING:
             del self[key]

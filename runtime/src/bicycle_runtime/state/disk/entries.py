@@ -27,8 +27,6 @@ from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.part_order import PartOrder, has_prefix
 
-__all__ = ["DiskMapEntries", "DiskValueEntries"]
-
 _Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, its sealed data.
 # So many more map keys of a key are looked through for each scan of it, to have all of them.
 _PARTS_PER_SCAN = 64
@@ -51,7 +49,6 @@ class DiskValueEntries(CarefulValueEntries):
         self.entries = self.stored
 
     def peek(self, entry_key: Any) -> Any:
-        """Return the value of an entry without using it, or ``MISSING``."""
         value = self.stored.peek(entry_key)
         return NO_BOUND if value is MISSING else value
 
@@ -125,7 +122,6 @@ class DiskMapEntries(MapEntries):
     # --- as entries ----------------------------------------------------------------------------
 
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
-        """Return an entry of a key's map, else the default."""
         entry_key = (key, part)
         value = self.stored.peek(entry_key)
         if value is MISSING or not self._use(entry_key):
@@ -133,12 +129,10 @@ class DiskMapEntries(MapEntries):
         return value
 
     def has(self, key: Hashable, part: Hashable) -> bool:
-        """Return whether a key's map has an entry."""
         entry_key = (key, part)
         return entry_key in self.stored and self._is_found(entry_key)
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
-        """Set an entry of a key's map."""
         entry_key = (key, part)
         ordered = self._sorted.get(key)
         is_new = False  # As far as is known.
@@ -159,7 +153,6 @@ class DiskMapEntries(MapEntries):
         return True
 
     def add_all(self, key: Hashable, parts: Sequence[Any], values: Sequence[Any]) -> list[int]:
-        """Set the entries of a key that are not there; return the positions of the others."""
         ordered, touched = self._sorted.get(key), self.touched
         if ordered is None or self.expiry is not None:
             return [n for n, part in enumerate(parts) if not self.add(key, part, values[n])]
@@ -176,7 +169,6 @@ class DiskMapEntries(MapEntries):
         return there
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
-        """Put values behind the last position of a key's list."""
         position = self.end(key)
         for value in values:
             self.put(key, position, value)
@@ -200,7 +192,6 @@ class DiskMapEntries(MapEntries):
         return max(positions, default=-1) + 1
 
     def cut(self, key: Hashable, start: int) -> None:
-        """Remove the end of a key's list, from a position on."""
         super().cut(key, start)
         self._ends[key] = start
 
@@ -216,7 +207,6 @@ class DiskMapEntries(MapEntries):
         ]
 
     def delete(self, key: Hashable, part: Hashable) -> None:
-        """Remove an entry of a key's map, if it exists."""
         entry_key = (key, part)
         if entry_key not in self.stored:
             return
@@ -227,7 +217,6 @@ class DiskMapEntries(MapEntries):
         self._note_gone(entry_key)
 
     def clear(self, key: Hashable) -> None:
-        """Remove a key's map."""
         for part in self.parts(key):
             self.delete(key, part)
 
@@ -236,7 +225,6 @@ class DiskMapEntries(MapEntries):
         return list(self.scan(key))
 
     def is_empty(self, key: Hashable) -> bool:
-        """Return whether a key's map has no entry."""
         return not any(self._is_live((key, part)) for part in self.parts(key))
 
     def scan(
@@ -255,7 +243,6 @@ class DiskMapEntries(MapEntries):
                 yield part, value
 
     def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order, or ``MISSING``."""
         ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             return next((part for part, _ in self.scan(key)), NO_BOUND)
@@ -270,7 +257,6 @@ class DiskMapEntries(MapEntries):
         return [(part, peek((key, part))) for part in self._within(ordered, start, end)]
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove and return the entries that ``between`` returns."""
         ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             found = self.between(key, start, end)
@@ -314,25 +300,20 @@ class DiskMapEntries(MapEntries):
         self._forget_order()
 
     def peek(self, entry_key: tuple[Any, Any]) -> Any:
-        """Return the value of an entry without using it, or ``MISSING``."""
         value = self.stored.peek(entry_key)
         return NO_BOUND if value is MISSING else value
 
     def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
-        """Return the values of entries without using them, ``MISSING`` if absent."""
         return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
-        """Return the live entries of a key without using them, or ``MISSING``."""
         parts = (part for part in self.parts(key) if self._is_live((key, part)))
         return {part: self.stored.peek((key, part)) for part in parts} or NO_BOUND
 
     def keys(self) -> Iterable[Any]:
-        """Return the keys that have entries."""
         return dict.fromkeys(key for key, _ in self.stored)
 
     def entry_keys(self) -> Iterable[tuple[Any, Any]]:
-        """Return all entries."""
         return iter(self.stored)
 
     def reset(self) -> None:

@@ -50,11 +50,6 @@ from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = [
-    "LocalFolder",
-    "restore",
-]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -241,7 +241,6 @@ class DiskDueTimes(UncountedPart, DueTimes):
         self._later.clear()
 
     def add(self, time_ms: int, window_key: WindowKey) -> None:
-        """Take note of a time."""
         if self._taking is not None and time_ms <= self._taking:
             self._later.append((time_ms, window_key))
             return
@@ -250,11 +249,6 @@ class DiskDueTimes(UncountedPart, DueTimes):
         self._time_queue.add(order, (time_ms, window_key))
 
     def due(self, until_ms: int) -> Iterator[tuple[int, WindowKey]]:
-        """Remove and yield due entries, by time, namespace, key group and key.
-
-        Entries added meanwhile are yielded at their time; entries added for the time being yielded
-        come last.
-        """
         while (entry := self._time_queue.first()) is not None and entry[1][0] <= until_ms:
             self._taking = entry[1][0]
             while entry is not None and entry[1][0] == self._taking:
@@ -267,11 +261,6 @@ class DiskDueTimes(UncountedPart, DueTimes):
                 self.add(time_ms, window_key)
 
     def first(self, is_set: Callable[[int, WindowKey], bool]) -> int | None:
-        """Return the earliest time that is set, or None, and forget earlier times.
-
-        Args:
-            is_set: Returns whether anything is due at a time.
-        """
         while (entry := self._time_queue.first()) is not None:
             time_ms, window_key = entry[1]
             if is_set(time_ms, window_key):

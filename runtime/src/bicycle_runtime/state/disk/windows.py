@@ -38,12 +38,6 @@ from bicycle_runtime.state.rocksdb.key_layout import (
 )
 from bicycle_runtime.state.sealed.changes import emptied_change_set
 
-__all__ = [
-    "DiskKeyRecords",
-    "DiskNamespaceRecords",
-    "DiskWindowEntries",
-]
-
 
 class DiskNamespaceRecords(UncountedPart, Records):
     """``Records`` that are read by key group and dropped by namespace.
@@ -85,7 +79,6 @@ class DiskNamespaceRecords(UncountedPart, Records):
         self.namespaces.setdefault(namespace, {}).setdefault(group, set()).add(epoch)
 
     def add(self, namespace: int, group: int, key: Any, row: Row) -> None:
-        """Add records of a key, in the order of arrival."""
         self.namespaces.setdefault(namespace, {}).setdefault(group, set())
         extend_row(self._fresh.setdefault((namespace, group), {}), key, row)
         self._touched.setdefault((namespace, group, self.epoch), {})[key] = None
@@ -97,7 +90,6 @@ class DiskNamespaceRecords(UncountedPart, Records):
     def rows(
         self, namespace: int, group: int, keys: Collection[Any] | None = None
     ) -> dict[Any, Row]:
-        """Return the records of a key group in a namespace by key, of some or all keys."""
         found: dict[Any, Row] = {}
         for epoch in sorted(self.namespaces.get(namespace, {}).get(group, ())):
             sealed = SealedEntries(
@@ -114,7 +106,6 @@ class DiskNamespaceRecords(UncountedPart, Records):
         raise AssertionError("these records are not kept by key")
 
     def drop(self, namespace: int) -> None:
-        """Forget all records of a namespace."""
         for group, epochs in self.namespaces.pop(namespace, {}).items():
             self._fresh.pop((namespace, group), None)
             self._touched.pop((namespace, group, self.epoch), None)
@@ -122,7 +113,6 @@ class DiskNamespaceRecords(UncountedPart, Records):
                 self._touched[namespace, group, epoch] = {}
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield the changes since the last call."""
         for part, keys in sorted(self._touched.items(), key=lambda item: item[0]):
             namespace, group, epoch = part
             if keys:
@@ -208,7 +198,6 @@ class DiskKeyRecords(Records):
     # --- as records --------------------------------------------------------------------------
 
     def add(self, namespace: int, group: int, key: Any, row: Row) -> None:
-        """Add records of a key, in the order of arrival."""
         window_key = (namespace, group, key)
         extend_row(self._at(window_key).chunks, self.epoch, row)
         self._hot_count += len(row[0])
@@ -220,7 +209,6 @@ class DiskKeyRecords(Records):
         return joined_row(self._whole((namespace, group, key)).chunks)
 
     def replace(self, namespace: int, group: int, key: Any, row: Row) -> None:
-        """Keep these records of a key and no others."""
         window_key = (namespace, group, key)
         held = self._whole(window_key)
         for epoch in held.chunks:
@@ -235,7 +223,6 @@ class DiskKeyRecords(Records):
         raise AssertionError("these records are kept by key")
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield the changes since the last call."""
         for part, keys in sorted(self._touched.items(), key=lambda item: item[0]):
             namespace, group, epoch = part
             held = {key: self._hot[namespace, group, key].chunks for key in keys}
@@ -356,7 +343,6 @@ class DiskWindowEntries(WindowEntries):
         self._sealed.add((namespace, group))
 
     def group(self, namespace: int, group: int) -> dict[Any, Any]:
-        """Return the values of a key group in a namespace, to be read and changed."""
         self.namespaces.setdefault(namespace, {})[group] = None
         return self._dict(namespace, group)
 
@@ -372,13 +358,11 @@ class DiskWindowEntries(WindowEntries):
         return {key: values[key] for key in keys if key in values}
 
     def find(self, namespace: int, group: int, key: Any) -> Any:
-        """Return a value, or None."""
         if group not in self.namespaces.get(namespace, ()):
             return None
         return self._dict(namespace, group).get(key)
 
     def touch(self, namespace: int, group: int, keys: Iterable[Any]) -> None:
-        """Take note that the values of some keys were put, changed in place, or removed."""
         listed = dict.fromkeys(keys)
         super().touch(namespace, group, listed)
         values = self._dict(namespace, group)
@@ -386,13 +370,11 @@ class DiskWindowEntries(WindowEntries):
         values.touched.update((key, None) for key in listed if dict.__contains__(values, key))
 
     def drop(self, namespace: int) -> None:
-        """Forget all values of a namespace."""
         for group in self.namespaces.pop(namespace, ()):
             self._dict(namespace, group).clear()
             super().touch(namespace, group, ())
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield the changes since the last call."""
         for (namespace, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
             values = self._dict(namespace, group)
             if any(dict.__contains__(values, key) for key in keys) or values:

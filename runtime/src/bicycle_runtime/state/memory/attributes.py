@@ -22,8 +22,6 @@ from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = ["SNAPSHOT", "Attribute", "declared_attributes", "describe_attributes"]
-
 SNAPSHOT = "$snapshot"  # The location of results of ``snapshot_state``.
 _SNAPSHOT_NAME = "snapshot_state"
 _VERSION = "state_version"

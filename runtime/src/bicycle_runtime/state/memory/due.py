@@ -12,8 +12,6 @@ from typing import Any
 from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.records.keys import encode_key
 
-__all__ = ["DueTimes", "in_order"]
-
 
 class DueTimes:
     """The keys that may have a due entry, by time, in one domain."""

@@ -27,8 +27,6 @@ from bicycle_runtime.state.values.state_metadata import SHAPES, keyed_state
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_same
 from bicycle_sdk.state.entries import MISSING, MapEntries
 
-__all__ = ["BROADCAST", "BroadcastTable", "KeyedTable"]
-
 _KEYS = AnyCodec()
 _STAMPS = ValueCodec(int)
 _FIRST = itemgetter(0)

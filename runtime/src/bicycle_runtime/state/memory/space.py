@@ -31,18 +31,6 @@ from bicycle_sdk.state.timers import TimerQueue
 if TYPE_CHECKING:
     from bicycle_runtime.state.memory.attributes import Attribute
 
-__all__ = [
-    "KeyedEntries",
-    "MemorySpace",
-    "NotingDict",
-    "StateSpace",
-    "StateTable",
-    "Store",
-    "domain_of",
-    "map_key_order",
-    "timer_state_name",
-]
-
 KeyedEntries = ValueEntries | MapEntries
 _KEYS = AnyCodec()
 

@@ -19,8 +19,6 @@ from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_st
 from bicycle_runtime.state.sealed.changes import divided_change_sets
 from bicycle_sdk.state.timers import TimerQueue
 
-__all__ = ["TimerTable"]
-
 _KEYS = AnyCodec()
 _PREFIX = "$timers."
 _NOTHING = msgspec.Raw(b"\xc0")  # The value of each entry: None.

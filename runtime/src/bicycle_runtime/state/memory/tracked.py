@@ -21,8 +21,6 @@ from bicycle_sdk.state.entries import MISSING
 if TYPE_CHECKING:
     from _collections_abc import dict_items, dict_values
 
-__all__ = ["GONE", "ReadTrackedDict", "TrackedDict", "Tracking", "tracked_dict"]
-
 GONE = object()
 _KEYS = AnyCodec()
 # hot path: a global name is 5 ns faster than the attribute of a class.

@@ -48,17 +48,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
-__all__ = [
-    "Progress",
-    "bring",
-    "change_sets_of",
-    "damage_of",
-    "index_of",
-    "mount",
-    "upload",
-    "watch",
-]
-
 Progress = Callable[[int], None]  # Called with the number of new bytes; from any thread.
 
 _LOGGER = logging.getLogger(__name__)

@@ -15,28 +15,6 @@ from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import KeyBytes, encode_key
 
-__all__ = [
-    "INDEX_START",
-    "behind",
-    "behind_key",
-    "frame",
-    "group_of",
-    "group_start",
-    "index_key",
-    "index_start",
-    "indexed_key",
-    "indexed_time",
-    "key_bytes",
-    "key_in",
-    "key_start",
-    "name_in",
-    "name_start",
-    "raw_list",
-    "state_start",
-    "time_in",
-    "value_in",
-]
-
 _KEYS = AnyCodec()
 _KEY_BYTES = KeyBytes()
 _GROUP_BYTES = 4

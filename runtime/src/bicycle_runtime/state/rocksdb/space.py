@@ -35,15 +35,6 @@ from bicycle_runtime.state.rocksdb.key_layout import (
 from bicycle_runtime.state.sealed.changes import make_change_set
 from bicycle_runtime.state.settings import StateSettings
 
-__all__ = [
-    "LAYOUT",
-    "READ_LAYOUTS",
-    "RocksSpace",
-    "SpaceError",
-    "UnreadableError",
-    "is_from_rocksdb",
-]
-
 _KEYS = AnyCodec()
 _CHECKPOINT_ID, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
 # Of keys and values. A folder of another layout is foreign; bases in the storage name it, too.

@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-__all__ = ["LOADING", "LoadMeter", "LoadProgress", "untold"]
-
 
 class LoadProgress(Protocol):
     """A callback that receives progress."""

@@ -22,8 +22,6 @@ from bicycle_runtime.state.sealed.changes import (
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import groups_in, merge_start, with_commit
 
-__all__ = ["SealedFiles", "folder_of_range"]
-
 
 def folder_of_range(operator: str, groups: range) -> str:
     """Return the folder of the files of some key groups."""

@@ -28,8 +28,6 @@ from bicycle_runtime.records.codecs import type_name_of
 from bicycle_runtime.state.values.schemas import Schema, describe
 from bicycle_runtime.state.values.state_metadata import DeclaredState
 
-__all__ = ["Shapes", "declared_classes", "noted_class", "shape_of", "shapes_here"]
-
 Shapes = Callable[[Collection[str]], Mapping[str, Schema]]  # Of the classes that are still there.
 
 _PREFIX = "class "

@@ -48,8 +48,6 @@ from bicycle_runtime.state.values.state_metadata import (
 )
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Hook", "OpenedState", "SchemaRegistry", "plain_value", "refusal_of", "require_alike"]
-
 Hook = Callable[[int, Any], Any]
 
 _ANY = AnyCodec()

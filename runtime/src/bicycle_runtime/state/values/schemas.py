@@ -20,8 +20,6 @@ from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import once_a_type
 from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = ["Schema", "describe", "describe_key", "fields_of", "is_same", "outline", "words"]
-
 Schema = Any  # A word, or a mapping with "type".
 
 _WORDS: dict[type[inspect.Type], str] = {

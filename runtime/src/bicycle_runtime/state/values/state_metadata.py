@@ -26,24 +26,6 @@ from bicycle_runtime.state.values.schema_changes import SchemaFit, compare, comp
 from bicycle_runtime.state.values.schemas import Schema, describe, describe_key, is_same, words
 from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
-__all__ = [
-    "ACCUMULATOR",
-    "LIST_KINDS",
-    "SHAPES",
-    "DeclaredState",
-    "StateChange",
-    "Verdict",
-    "accumulator_state",
-    "describe_version",
-    "evolve",
-    "evolve_state",
-    "find",
-    "fit_of",
-    "keyed_state",
-    "match",
-    "taken_names",
-]
-
 Verdict = Literal["kept", "migrated", "new", "dropped", "refused"]
 
 

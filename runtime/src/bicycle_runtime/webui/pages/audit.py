@@ -11,8 +11,6 @@ from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["audit_page"]
-
 _LINES = 100
 
 

@@ -15,8 +15,6 @@ from bicycle_runtime.service.watching.summaries import NOTHING_RANK, JobSummary
 from bicycle_runtime.webui.live import PageMessage, live_answer
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["dashboard_live", "dashboard_page"]
-
 _ROWS = 10
 
 

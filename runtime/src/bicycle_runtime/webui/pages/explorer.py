@@ -15,8 +15,6 @@ from bicycle_runtime.webui.live import PageMessage, live_answer, paced_answer
 from bicycle_runtime.webui.pages.job import missing_job
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["metrics_live", "metrics_page", "workers_live", "workers_page"]
-
 # Title, column of the samples, how it is written, colour.
 _CHARTS = (
     ("Records per second", "records_per_second", "count", "--series-1"),

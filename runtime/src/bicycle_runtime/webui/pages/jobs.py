@@ -17,8 +17,6 @@ from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.webui.live import PageMessage, live_answer
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["jobs_live", "jobs_page"]
-
 _LIMIT = 50
 _FIRST_ORDER = "attention"
 # Heading, field that orders by it, classes of the column. Texts go up first, numbers down.

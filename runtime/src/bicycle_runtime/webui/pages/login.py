@@ -13,8 +13,6 @@ from bicycle_runtime.service.users.logins import SESSION_MS
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["login_do", "login_page", "logout_do", "way_back"]
-
 _NEXT_LENGTH_MAX = 1_000
 
 

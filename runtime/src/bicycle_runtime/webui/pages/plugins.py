@@ -22,11 +22,6 @@ from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "operation_page", "plugins_page", "remove_do", "remove_page", "start_do", "start_page",
-    "upload_do", "withdraw_do", "withdraw_page",
-]  # fmt: skip
-
 _FILES_MAX = 2
 
 

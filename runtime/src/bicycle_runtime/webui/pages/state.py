@@ -12,8 +12,6 @@ from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["read_state"]
-
 _LIMIT = 100
 _WORDS = ("operator", "state", "key", "prefix", "epoch", "since")
 

@@ -13,8 +13,6 @@ from bicycle_runtime.webui.drawing import topology_drawing
 from bicycle_runtime.webui.live import PageMessage, paced_answer
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["streams_live", "streams_page"]
-
 
 async def streams_page(site: Site, request: Request) -> Response:
     """Return the page."""
