@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.pipes import FrameReader, Message, decode_body, encode_frame
-from bicycle_runtime.base.processes import how_it_ended, keep_niceness
+from bicycle_runtime.base.processes import how_it_ended, keep_niceness, process_ids
 from bicycle_sdk.clock import Clock, SystemClock
 
 _ANSWER_BYTES_MAX = 1 << 30
@@ -187,7 +187,8 @@ class Child:
         """End the child unless it ends by itself within a time; return how it ended."""
         if within_s:
             self.wait(within_s)
-        self._kill()
+        if not self._is_closed:  # Another process may have its id then.
+            self._kill()
         with self._lock:  # A thread that asks sees the end.
             how = how_it_ended(self.process.wait())
             if not self._is_closed:
@@ -319,19 +320,12 @@ def _pipe(
 def _kill_strays(mark: bytes) -> None:
     """Kill processes which left the session (daemons do), known by their environment."""
     for _ in range(_STRAY_PASS_COUNT_MAX):  # Again, as one may fork while we look.
-        strays = [pid for pid in _processes() if mark in _environment_of(pid).split(b"\0")]
+        strays = [pid for pid in process_ids() if mark in _environment_of(pid).split(b"\0")]
         if not strays:
             break
         for pid in strays:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def _processes() -> list[int]:
-    try:
-        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-    except FileNotFoundError:  # No such directory on this system.
-        return []
 
 
 def _environment_of(pid: int) -> bytes:

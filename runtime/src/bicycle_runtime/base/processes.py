@@ -129,7 +129,7 @@ def signal_name(number: int) -> str | None:
 def descendants(pid: int) -> list[int]:
     """Return all processes that a process started, directly or not, parents first."""
     children: dict[int, list[int]] = {}
-    for entry in _entries():
+    for entry in process_ids():
         fields = _stat(entry)
         if fields:
             children.setdefault(int(fields[_FIELD_PARENT]), []).append(entry)
@@ -242,7 +242,8 @@ def send_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _entries() -> list[int]:
+def process_ids() -> list[int]:
+    """Return the ids of all processes that the system shows."""
     try:
         return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
     except FileNotFoundError:
