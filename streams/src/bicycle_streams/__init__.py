@@ -5,47 +5,114 @@ program needs no job, no Spark and no Java for it. The rules of ``contract`` hol
 This package knows no job and no engine.
 """
 
-from bicycle_streams.addresses import StreamerUri, StreamKey, StreamUrl
-from bicycle_streams.connecting import connect
-from bicycle_streams.consuming import Consumer, Subscription
-from bicycle_streams.contract import Capabilities, Streamer
-from bicycle_streams.errors import (
-    AlreadyAnchoredError,
-    CommitNotAllowedError,
-    ConnectionLostError,
-    ConsumerEndedError,
-    ConsumerGroupIsSetError,
-    ConsumerGroupNotSetError,
-    NotAnchoredError,
-    PayloadEncodingError,
-    ProducerEndedError,
-    ProtocolUnknownError,
-    SeekError,
-    SendQueueFullError,
-    StreamConnectError,
-    StreamEndedError,
-    StreamError,
-    StreamKeyEmptyError,
-    StreamKeyError,
-    StreamKeyNotFoundError,
-    StreamUnsupportedError,
-    StreamUrlError,
-    UnacknowledgedError,
-)
-from bicycle_streams.merging import MergedConsumers
-from bicycle_streams.messages import (
-    BEGINNING,
-    END,
-    At,
-    Message,
-    MessageHeader,
-    OutgoingMessage,
-    Receipt,
-    SeqPos,
-    Timestamp,
-)
-from bicycle_streams.options import StreamerOptions
-from bicycle_streams.producing import Producer, Sender, Sent
+import typing
+
+from bicycle_sdk import loading
+
+if typing.TYPE_CHECKING:
+    from bicycle_streams.addresses import StreamerUri, StreamKey, StreamUrl
+    from bicycle_streams.connecting import connect
+    from bicycle_streams.consuming import Consumer, Subscription
+    from bicycle_streams.contract import Capabilities, Streamer
+    from bicycle_streams.errors import (
+        AlreadyAnchoredError,
+        CommitNotAllowedError,
+        ConnectionLostError,
+        ConsumerEndedError,
+        ConsumerGroupIsSetError,
+        ConsumerGroupNotSetError,
+        NotAnchoredError,
+        PayloadEncodingError,
+        ProducerEndedError,
+        ProtocolUnknownError,
+        SeekError,
+        SendQueueFullError,
+        StreamConnectError,
+        StreamEndedError,
+        StreamError,
+        StreamKeyEmptyError,
+        StreamKeyError,
+        StreamKeyNotFoundError,
+        StreamUnsupportedError,
+        StreamUrlError,
+        UnacknowledgedError,
+    )
+    from bicycle_streams.merging import MergedConsumers
+    from bicycle_streams.messages import (
+        BEGINNING,
+        END,
+        At,
+        Message,
+        MessageHeader,
+        OutgoingMessage,
+        Receipt,
+        SeqPos,
+        Timestamp,
+    )
+    from bicycle_streams.options import StreamerOptions
+    from bicycle_streams.producing import Producer, Sender, Sent
+else:
+    # The command line imports this package at each start, and needs no client.
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "addresses": (
+                "StreamerUri",
+                "StreamKey",
+                "StreamUrl",
+            ),
+            "connecting": ("connect",),
+            "consuming": (
+                "Consumer",
+                "Subscription",
+            ),
+            "contract": (
+                "Capabilities",
+                "Streamer",
+            ),
+            "errors": (
+                "AlreadyAnchoredError",
+                "CommitNotAllowedError",
+                "ConnectionLostError",
+                "ConsumerEndedError",
+                "ConsumerGroupIsSetError",
+                "ConsumerGroupNotSetError",
+                "NotAnchoredError",
+                "PayloadEncodingError",
+                "ProducerEndedError",
+                "ProtocolUnknownError",
+                "SeekError",
+                "SendQueueFullError",
+                "StreamConnectError",
+                "StreamEndedError",
+                "StreamError",
+                "StreamKeyEmptyError",
+                "StreamKeyError",
+                "StreamKeyNotFoundError",
+                "StreamUnsupportedError",
+                "StreamUrlError",
+                "UnacknowledgedError",
+            ),
+            "merging": ("MergedConsumers",),
+            "messages": (
+                "BEGINNING",
+                "END",
+                "At",
+                "Message",
+                "MessageHeader",
+                "OutgoingMessage",
+                "Receipt",
+                "SeqPos",
+                "Timestamp",
+            ),
+            "options": ("StreamerOptions",),
+            "producing": (
+                "Producer",
+                "Sender",
+                "Sent",
+            ),
+        },
+    )
 
 __version__ = "0.1.0"
 

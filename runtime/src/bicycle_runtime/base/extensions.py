@@ -6,30 +6,32 @@ itself. The caller decides about a failed extension.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from bicycle_sdk.entry_points import entry_points
 
 if TYPE_CHECKING:
     import pluggy
+
+T = TypeVar("T")
 
 __all__ = [
     "EXTENSION_ENTRY_POINT_GROUP",
     "HOOK_PROJECT",
     "Extension",
+    "ExtensionRefusal",
     "checked_words",
-    "entry_lines",
     "hooks_of",
     "installed_extensions",
-    "load_object",
+    "other_extensions",
+    "own_and_offered",
 ]
 
 HOOK_PROJECT = "bicycle"
 EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
-_METADATA = ("dist-info", "egg-info")
+_OWN = "bicycle-runtime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,78 +52,62 @@ class Extension:
         return f"{self.name} of {self.distribution}" if self.distribution else self.name
 
 
+class ExtensionRefusal(NamedTuple):
+    """An extension, or one part of it, that cannot be used, and why."""
+
+    extension: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"extension {self.extension}: {self.reason}"
+
+
+def other_extensions() -> list[Extension]:
+    """Return the extensions of other distributions than this one."""
+    return [each for each in installed_extensions() if each.distribution.partition(" ")[0] != _OWN]
+
+
 def installed_extensions() -> list[Extension]:
-    """Return the extensions of this installation.
+    """Return the extensions of this installation."""
+    return [
+        Extension(name=point.name, load=point.load, distribution=point.distribution)
+        for point in entry_points(EXTENSION_ENTRY_POINT_GROUP)
+    ]
 
-    The command line reads them at each start, so this takes 1 ms for 100 distributions, and imports
-    nothing; the entry points of ``importlib.metadata`` take 30 ms.
+
+def own_and_offered(
+    hook: str, own: Mapping[str, Any], extensions: Iterable[Extension],
+    read: Callable[[str, Any, Extension | None], T],
+) -> tuple[dict[str, T], list[ExtensionRefusal]]:  # fmt: skip
+    """Return the parts of one kind by word: built-in parts, then parts of extensions.
+
+    A bad extension affects no other. An extension cannot replace a part of another.
+
+    Args:
+        hook: Name of the function of the extension's module.
+        own: The answer of our own hook.
+        extensions: Other extensions.
+        read: Gets word, offer and extension, None for ours. Returns the part; its errors refuse
+            the extension.
     """
-    found: dict[str, list[Extension]] = {}
-    for distribution, text in _entry_point_files(sys.path):
-        # Of a distribution in two folders, the first one is imported.
-        found.setdefault(distribution.partition(" ")[0], list(_extensions(distribution, text)))
-    return [each for extensions in found.values() for each in extensions]
-
-
-def _extensions(distribution: str, text: str) -> Iterator[Extension]:
-    for line in entry_lines(text, EXTENSION_ENTRY_POINT_GROUP):
-        name, _, target = (part.strip() for part in line.partition("="))
-        load = partial(load_object, target.partition("[")[0].strip())
-        yield Extension(name=name, load=load, distribution=distribution)
-
-
-def _entry_point_files(path: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each installed distribution with the text of its entry points."""
-    for folder in path:
+    parts = {word: read(word, offer, None) for word, offer in own.items()}
+    owners: dict[str, str] = {}
+    refusals = []
+    for extension in sorted(extensions, key=lambda each: each.name):
         try:
-            names = sorted(os.listdir(folder or "."))  # noqa: PTH208 - pathlib takes 5 ms to import
-        except NotADirectoryError:
-            yield from _in_archive(folder)
+            answer: Mapping[str, Any] = getattr(extension.load(), hook, dict)()
+            offered = {word: read(word, offer, extension) for word, offer in answer.items()}
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything.
+            refusals.append(ExtensionRefusal(str(extension), f"{type(error).__name__}: {error}"))
             continue
-        except OSError:
-            continue
-        for each in names:
-            stem, _, ending = each.rpartition(".")
-            if ending in _METADATA:
-                name, _, version = stem.partition("-")
-                text = _text(f"{folder or '.'}/{each}/entry_points.txt")
-                yield f"{name.lower().replace('_', '-')} {version}", text
-
-
-def _text(path: str) -> str:
-    """Return the text of a file; empty for one that does not exist or is not text."""
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes 5 ms to import
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _in_archive(path: str) -> Iterator[tuple[str, str]]:
-    from importlib_metadata import distributions  # slow to import, and archives are rare
-
-    for each in distributions(path=[path]):
-        yield f"{each.name.lower()} {each.version}", each.read_text("entry_points.txt") or ""
-
-
-def entry_lines(text: str, group: str) -> list[str]:
-    """Return the lines of one group of an ``entry_points.txt``."""
-    lines: list[str] = []
-    section = ""
-    for raw in text.splitlines() if group in text else ():
-        line = raw.strip()
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1].strip()
-        elif section == group and line and line[0] not in "#;":
-            lines.append(line)
-    return lines
-
-
-def load_object(location: str) -> Any:
-    """Import and return a module, or an object of it given as ``"module:name"``."""
-    from pkgutil import resolve_name  # slow to import, and not needed to list commands
-
-    return resolve_name(location)
+        for word, part in offered.items():
+            if word in parts:
+                owner = owners.get(word, "bicycle-runtime")
+                reason = f"the name {word!r} is already used by {owner}"
+                refusals.append(ExtensionRefusal(str(extension), reason))
+            else:
+                parts[word], owners[word] = part, str(extension)
+    return parts, refusals
 
 
 def hooks_of(extension: Extension, *specifications: type) -> pluggy.PluginManager:

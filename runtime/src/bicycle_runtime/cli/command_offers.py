@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
-if TYPE_CHECKING:
-    from bicycle_runtime.base.extensions import Extension
+from bicycle_runtime.base.extensions import Extension, own_and_offered
 
 __all__ = ["EXTENSION_SECTION", "Command", "CommandOffer", "CommandTable", "command_table"]
 
@@ -62,26 +61,11 @@ def command_table(
     builtin: Mapping[str, CommandOffer], extensions: Iterable[Extension]
 ) -> CommandTable:
     """Return the built-in commands, and the commands of extensions."""
-    commands = {name: _command(name, offer) for name, offer in builtin.items()}
-    refusals = []
-    for extension in sorted(extensions, key=lambda each: each.name):
-        try:
-            hook = getattr(extension.load(), "bicycle_commands", dict)
-            offered = [_command(name, offer, str(extension)) for name, offer in hook().items()]
-        except Exception as error:  # noqa: BLE001 - a module of an extension may raise anything.
-            refusals.append(f"extension {extension}: {type(error).__name__}: {error}")
-            continue
-        for command in offered:
-            if command.name in commands:
-                owner = commands[command.name].extension or "bicycle-runtime"
-                reason = f"the name {command.name!r} is already used by {owner}"
-                refusals.append(f"extension {extension}: {reason}")
-            else:
-                commands[command.name] = command
-    return CommandTable(commands, tuple(refusals))
+    commands, refusals = own_and_offered("bicycle_commands", builtin, extensions, _command)
+    return CommandTable(commands, tuple(map(str, refusals)))
 
 
-def _command(name: Any, offer: Any, extension: str = "") -> Command:
+def _command(name: Any, offer: Any, extension: Extension | None) -> Command:
     """Return a checked command.
 
     Raises:
@@ -99,6 +83,5 @@ def _command(name: Any, offer: Any, extension: str = "") -> Command:
     if not summary or "\n" in summary:
         raise TypeError(f"{name!r}: summary must be one line, got {summary!r}")
     section = offer.get("section") or EXTENSION_SECTION
-    return Command(
-        name=name, location=location, summary=summary, section=section, extension=extension
-    )
+    owner = "" if extension is None else str(extension)
+    return Command(name=name, location=location, summary=summary, section=section, extension=owner)

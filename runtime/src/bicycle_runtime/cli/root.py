@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from bicycle_runtime import __version__
-from bicycle_runtime.base.extensions import Extension, installed_extensions, load_object
+from bicycle_runtime.base.extensions import other_extensions
 from bicycle_runtime.cli.builtin import bicycle_commands
 from bicycle_runtime.cli.command_offers import Command, CommandTable, command_table
+from bicycle_sdk.entry_points import load_object
 from bicycle_streams.cli.root import CONTEXT, EXIT_CODES, JSON_HELP, PROGRAM, CommandLine
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 __all__ = ["RootGroup", "main"]
-
-_OWN = "bicycle-runtime"
 
 
 @cache
@@ -30,11 +29,7 @@ def _own_commands() -> CommandTable:
 @cache
 def _all_commands() -> CommandTable:
     """Return all commands. The modules of extensions are imported, but no command."""
-    return command_table(bicycle_commands(), _other_extensions())
-
-
-def _other_extensions() -> list[Extension]:
-    return [each for each in installed_extensions() if each.distribution.partition(" ")[0] != _OWN]
+    return command_table(bicycle_commands(), other_extensions())
 
 
 class _Commands(Mapping[str, click.Command]):

@@ -17,9 +17,9 @@ from typing import Any
 
 import importlib_metadata
 
-from bicycle_runtime.base.extensions import entry_lines
 from bicycle_runtime.extraction.errors import PLUGIN_NOT_FOUND, PLUGIN_REFUSED
 from bicycle_runtime.extraction.requirement import sdk_specifier
+from bicycle_sdk.entry_points import entry_lines
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 

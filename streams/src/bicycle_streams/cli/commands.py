@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
+
+from bicycle_sdk.entry_points import EntryPoint, entry_points
 
 __all__ = ["ENTRY_POINTS", "CommandGroup", "CommandWithSections", "OpenGroup", "examples"]
 
@@ -55,7 +56,7 @@ class OpenGroup(CommandGroup):
         return None if found is None else found.load()
 
     def _find_offers(self) -> list[EntryPoint]:
-        points = entry_points(group=ENTRY_POINTS)
+        points = entry_points(ENTRY_POINTS)
         return [point for point in points if point.name.startswith(self._prefix)]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 from io import TextIOWrapper
 from typing import Any
 
 import click
 
+from bicycle_sdk.entry_points import entry_points
 from bicycle_streams import __version__
 from bicycle_streams.cli.commands import ENTRY_POINTS, CommandGroup
 from bicycle_streams.cli.exit_codes import MEANINGS
@@ -81,6 +81,6 @@ def streams_root() -> click.Command:
 
 def main() -> Any:
     """Run ``bicycle`` with all commands of a distribution, or with ``stream`` alone."""
-    found = next(iter(entry_points(group=ENTRY_POINTS, name=PROGRAM)), None)
+    found = next((each for each in entry_points(ENTRY_POINTS) if each.name == PROGRAM), None)
     root = streams_root() if found is None else found.load()
     return root()
