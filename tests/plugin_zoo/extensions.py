@@ -20,6 +20,7 @@ def install_extension(
     """Install modules as pip would, with entry points of extensions."""
     site.mkdir(exist_ok=True)
     for file, source in modules.items():
+        (site / file).parent.mkdir(parents=True, exist_ok=True)
         (site / file).write_text(source, "utf-8")
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
@@ -33,7 +34,9 @@ def install_page(site: Path) -> None:
     text = PAGE.read_text("utf-8")
     [metadata] = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     project = tomllib.loads(metadata)["project"]
-    blocks = re.findall(r"^```python\n# (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```(?:python|html)\n(?:#|<!--) (\S+)(?: -->)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL
+    )
     install_extension(
         site,
         dict(blocks),

@@ -44,7 +44,9 @@ def test_the_list_of_commands_imports_the_extension_and_none_of_its_commands(sit
     ).stdout.splitlines()[-1].split()  # fmt: skip
 
     assert "tide_tables" in loaded
-    assert not {"tide_command", "pluggy", "importlib.metadata", "msgspec", "pathlib"} & set(loaded)
+    assert not {"tide_tables.commands", "pluggy", "importlib.metadata", "msgspec", "pathlib"} & set(
+        loaded
+    )
 
 
 def test_a_built_in_command_does_not_load_extensions(site):

@@ -61,6 +61,7 @@ STAND_ALONE = frozenset(
         "operators.windows.sessions",
         "service.plugins.builder_child",
         "service.state_lookups",
+        "service_process.interfaces",
         "service_process.rpc",
         "bicycle_streams.file.consuming",
         "bicycle_streams.pulsar.sending",

@@ -17,7 +17,7 @@ from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits, RequestRate
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
-from bicycle_runtime.webui.site import page_routes
+from bicycle_runtime.webui.site import PAGES, page_routes
 from bicycle_sdk.clock import SystemClock
 from tests.unit.jobs.job_samples import put_job
 
@@ -50,7 +50,7 @@ class Asked:
         self.service = service
         self.runner = runner
         limits = Limits(options.pop("limits", MANY))
-        pages = options.pop("pages", None) or page_routes(Site(service))
+        pages = options.pop("pages", None) or page_routes(Site(service, PAGES))
         authenticator = Authenticator(
             service.tokens, service.sessions, **{"needs_login": False, "clients": {}, **options}
         )

@@ -34,7 +34,7 @@ from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
 from bicycle_runtime.service_process.rpc import serve_rpc
 from bicycle_runtime.webui.rendering import Site
-from bicycle_runtime.webui.site import page_routes
+from bicycle_runtime.webui.site import PAGES, page_routes
 from bicycle_sdk.clock import SystemClock
 from tests.unit.api.asking import DAY_MS, MANY, Asked
 from tests.unit.jobs.job_samples import put_job
@@ -326,7 +326,7 @@ def test_the_admin_of_an_owner_reads_the_audit_log_of_that_owner(ask):
 
 
 def pages(ask):
-    for route in page_routes(Site(ask.service)):
+    for route in page_routes(Site(ask.service, PAGES)):
         if not route.path.startswith("/static/"):
             yield route.path, "POST" in route.methods
 

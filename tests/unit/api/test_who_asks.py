@@ -13,7 +13,7 @@ from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.service.users.authentication import is_open
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
-from bicycle_runtime.webui.site import page_routes
+from bicycle_runtime.webui.site import PAGES, page_routes
 from tests.unit.api.asking import HOST, asked_of
 
 ROLES = [Role.NOBODY, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
@@ -67,7 +67,7 @@ def test_a_route_answers_those_whose_role_is_enough_and_nobody_else(ask, route, 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_a_page_answers_those_whose_role_is_enough_and_nobody_else(ask, role):
     acting = 0
-    for route in page_routes(Site(ask.service)):
+    for route in page_routes(Site(ask.service, PAGES)):
         path, methods = filled(route.path), route.methods - {"HEAD"}
         if path.startswith("/live/") and role is not Role.NOBODY:
             continue

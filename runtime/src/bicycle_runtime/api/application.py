@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from bicycle_runtime.api.errors import BODY_UNREADABLE, METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
 from bicycle_runtime.api.guard import Guard, broken_answer, error_answer
 from bicycle_runtime.api.openapi import document
-from bicycle_runtime.api.route import endpoint
+from bicycle_runtime.api.route import Route, endpoint
 from bicycle_runtime.api.routes import ROUTES, served_paths
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
@@ -42,7 +42,8 @@ register_url_convertor("int", _Number())
 
 def build_application(
     service: Service, *, hosts: Collection[str], authenticator: Authenticator, limits: Limits,
-    pages: Sequence[BaseRoute] = (), missing: Missing | None = None,
+    routes: Sequence[Route] = ROUTES, pages: Sequence[BaseRoute] = (),
+    missing: Missing | None = None,
 ) -> ASGIApp:  # fmt: skip
     """Return the application.
 
@@ -51,23 +52,24 @@ def build_application(
         hosts: What it may be called: host and port, as in the header ``Host``.
         authenticator: Tells who asks.
         limits: Counts what one token or address asks for.
+        routes: Routes of the API.
         pages: Further routes, for paths that the API does not have.
         missing: Makes the page for a person who asks for an address that is not there.
     """
-    data = msgspec.json.encode(document())
+    data = msgspec.json.encode(document(routes))
 
     async def openapi(request: Request) -> Response:
         require_role(request.state.identity, Role.VIEWER)
         return Response(data, media_type="application/json")
 
-    routes: list[BaseRoute] = [StarletteRoute("/api/openapi.json", openapi)]
-    for route in ROUTES:
+    served: list[BaseRoute] = [StarletteRoute("/api/openapi.json", openapi)]
+    for route in routes:
         call = endpoint(route, service)
-        routes += [
+        served += [
             StarletteRoute(path, call, methods=[route.method]) for path in served_paths(route)
         ]
     app = Starlette(
-        routes=[*routes, *pages],
+        routes=[*served, *pages],
         exception_handlers={
             HTTPException: functools.partial(_http_error, missing),
             BicycleError: _our_error,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,14 +36,14 @@ def paths_of(route: Route) -> list[str]:
     return [_PARAMETER.sub(r"{\1}", path) for path in served_paths(route)]
 
 
-def document() -> dict[str, Any]:
-    """Return the whole document."""
-    types = [ErrorAnswer, *(t for route in ROUTES for t in _types(route))]
+def document(routes: Sequence[Route] = ROUTES) -> dict[str, Any]:
+    """Return the whole document of some routes, which are our own by default."""
+    types = [ErrorAnswer, *(t for route in routes for t in _types(route))]
     unique = list(dict.fromkeys(types))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     schema_of = dict(zip(unique, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in routes:
         for number, path in enumerate(paths_of(route)):
             operation = _operation(route, schema_of, is_alias=number > 0)
             paths.setdefault(path, {})[route.method.lower()] = operation

@@ -72,6 +72,16 @@ class RuntimeHooks:
         raise AssertionError("a hook specification is never called")
 
     @_hook_spec
+    def bicycle_routes(self) -> dict[str, str]:
+        """Return name -> ``"module:ROUTES"``, a sequence of ``api.route.Route``."""
+        raise AssertionError("a hook specification is never called")
+
+    @_hook_spec
+    def bicycle_pages(self) -> dict[str, str]:
+        """Return name -> ``"module:PAGES"``, a sequence of ``webui.rendering.SitePage``."""
+        raise AssertionError("a hook specification is never called")
+
+    @_hook_spec
     def bicycle_commands(self) -> dict[str, dict[str, str]]:
         """Return command -> ``location``, ``summary`` and ``section``.
 

@@ -28,6 +28,7 @@ from bicycle_runtime.service.address import address_file, write_address
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.service_process.interfaces import load_routes_and_pages
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.clock import SystemClock
@@ -80,10 +81,12 @@ async def _serve(
             service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients
         )
         limits = Limits(LimitOptions())
-        site = Site(service)
+        routes, pages = load_routes_and_pages()
+        site = Site(service, pages)
         app = build_application(
             service, hosts=hosts, authenticator=authenticator, limits=limits,
-            pages=page_routes(site), missing=functools.partial(site.refusal, status=404),
+            routes=routes, pages=page_routes(site),
+            missing=functools.partial(site.refusal, status=404),
         )  # fmt: skip
         try:
             async with _rpc(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.watching.summaries import JobSummary
 
-__all__ = ["Site", "StaticFiles", "now_ms"]
+__all__ = ["PageOf", "Site", "SitePage", "StaticFiles", "now_ms"]
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -82,19 +83,51 @@ def _read(folder: Traversable, prefix: str) -> dict[str, bytes]:
     return found
 
 
+PageOf = Callable[["Site", Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePage:
+    """One address of the site.
+
+    Attributes:
+        path: The address; ``{job}`` in it requires access to that job.
+        handler: Returns the response.
+        method: GET, or POST for a form.
+        title: Label of the link at the head of all pages; empty for none.
+        role: The role that the caller needs, and that shows the link.
+    """
+
+    path: str
+    handler: PageOf
+    method: str = "GET"
+    title: str = ""
+    role: Role = Role.VIEWER
+
+
+def _template_of_package(name: str) -> str | None:
+    """Return a template ``package:file`` from the package's folder ``templates``."""
+    package, colon, file = name.partition(":")
+    return (files(package) / "templates" / file).read_text("utf-8") if colon else None
+
+
 class Site:
     """The common parts of all pages: the service, the templates, the files.
 
     Attributes:
         service: For what is read about one job that was checked; all else is asked of ``scope``.
         files: What pages link to.
+        pages: All pages; those with a title have a link at the head.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, pages: Sequence[SitePage]) -> None:
         self.service = service
+        self.pages = pages
         self.files = StaticFiles()
         self._templates = Environment(
-            loader=PackageLoader("bicycle_runtime.webui"),
+            loader=ChoiceLoader(
+                [PackageLoader("bicycle_runtime.webui"), FunctionLoader(_template_of_package)]
+            ),
             autoescape=True,
             undefined=StrictUndefined,
             auto_reload=False,  # Else each part of each row asks for the times of its files.
@@ -124,12 +157,16 @@ class Site:
     def page(
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
     ) -> HTMLResponse:
-        """Return a whole page. Templates also know who asks, and what that one may do."""
+        """Return a whole page.
+
+        Templates also get the caller, and the caller's permissions. ``template`` is a file of ours,
+        or ``package:file`` in the folder ``templates`` of a package.
+        """
         identity, view = request.state.identity, self.scope(request).view
         known = {
             "identity": identity,
             "may_operate": identity.may(Role.OPERATOR),
-            "may_audit": identity.may(Role.ADMIN),
+            "links": [page for page in self.pages if page.title and identity.may(page.role)],
             "now_ms": now_ms(),
             "path": request.url.path,
             "totals": view.totals(),

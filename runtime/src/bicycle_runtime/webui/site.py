@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.pages.actions import (
     action_do,
     action_page,
@@ -40,88 +41,80 @@ from bicycle_runtime.webui.pages.plugins import (
     withdraw_page,
 )
 from bicycle_runtime.webui.pages.streams import streams_live, streams_page
-from bicycle_runtime.webui.rendering import Site
+from bicycle_runtime.webui.rendering import Site, SitePage
 
-__all__ = ["page_routes"]
+__all__ = ["PAGES", "page_routes"]
 
-PageOf = Callable[[Site, Request], Awaitable[Response]]
+_TABS = [
+    page
+    for tab in TABS
+    for page in (
+        SitePage(
+            path=f"/jobs/{{job}}/{tab.name}".rstrip("/"), handler=partial(job_page, tab=tab)
+        ),
+        SitePage(path=f"/live/jobs/{{job}}/{tab.stream}", handler=partial(job_live, tab=tab)),
+    )
+]  # fmt: skip
+_PLUGIN_PAGES = (
+    SitePage(path="/plugins", handler=plugins_page, title="Plugins"),
+    SitePage(path="/plugins", handler=upload_do, method="POST"),
+    SitePage(path="/plugins/operations/{number:int}", handler=operation_page),
+    SitePage(path="/plugins/{digest}/start", handler=start_page),
+    SitePage(path="/plugins/{digest}/start", handler=start_do, method="POST"),
+    SitePage(path="/plugins/{digest}/remove", handler=remove_page),
+    SitePage(path="/plugins/{digest}/remove", handler=remove_do, method="POST"),
+)
+# Our pages, offered like those of extensions. Links at the head are in this order.
+PAGES: tuple[SitePage, ...] = (
+    SitePage(path="/", handler=dashboard_page, title="Dashboard"),
+    SitePage(path="/live/dashboard", handler=dashboard_live),
+    SitePage(path="/jobs", handler=jobs_page, title="Jobs"),
+    SitePage(path="/live/jobs", handler=jobs_live),
+    *_PLUGIN_PAGES,
+    SitePage(path="/streams", handler=streams_page, title="Streams"),
+    SitePage(path="/live/streams", handler=streams_live),
+    SitePage(path="/workers", handler=workers_page, title="Workers"),
+    SitePage(path="/live/workers", handler=workers_live),
+    SitePage(path="/metrics-explorer", handler=metrics_page, title="Metrics"),
+    SitePage(path="/live/metrics", handler=metrics_live),
+    SitePage(path="/bulk/stop", handler=bulk_stop_page),
+    SitePage(path="/bulk/stop", handler=bulk_stop_do, method="POST"),
+    SitePage(path="/queue/{number:int}", handler=withdraw_page),
+    SitePage(path="/queue/{number:int}", handler=withdraw_do, method="POST"),
+    SitePage(path="/audit", handler=audit_page, title="Audit", role=Role.ADMIN),
+    SitePage(path="/login", handler=login_page, role=Role.NOBODY),
+    SitePage(path="/login", handler=login_do, method="POST", role=Role.NOBODY),
+    SitePage(path="/logout", handler=logout_do, method="POST", role=Role.NOBODY),
+    *_TABS,
+    SitePage(path="/jobs/{job}/actions/{kind}", handler=action_page),
+    SitePage(path="/jobs/{job}/actions/{kind}", handler=action_do, method="POST"),
+    SitePage(path="/jobs/{job}/upgrade", handler=upgrade_page),
+    SitePage(path="/jobs/{job}/upgrade", handler=upgrade_do, method="POST"),
+)
 
 
 def page_routes(site: Site) -> list[BaseRoute]:
-    """Return the routes of all pages.
+    """Return the routes of all pages of a site.
 
-    Args:
-        site: What they show. Each request must carry ``state.identity`` and ``state.address``.
+    Each request must carry ``state.identity`` and ``state.address``.
     """
-    tabs = [
-        route
-        for tab in TABS
-        for route in (
-            _get(f"/jobs/{{job}}/{tab.name}".rstrip("/"), partial(job_page, tab=tab), site),
-            _get(f"/live/jobs/{{job}}/{tab.stream}", partial(job_live, tab=tab), site),
-        )
-    ]
     return [
-        _get("/", dashboard_page, site),
-        _get("/live/dashboard", dashboard_live, site),
-        _get("/jobs", jobs_page, site),
-        _get("/live/jobs", jobs_live, site),
-        _get("/metrics-explorer", metrics_page, site),
-        _get("/live/metrics", metrics_live, site),
-        _get("/streams", streams_page, site),
-        _get("/live/streams", streams_live, site),
-        _get("/workers", workers_page, site),
-        _get("/live/workers", workers_live, site),
-        _get("/bulk/stop", bulk_stop_page, site),
-        _post("/bulk/stop", bulk_stop_do, site),
-        _get("/queue/{number:int}", withdraw_page, site),
-        _post("/queue/{number:int}", withdraw_do, site),
-        _get("/audit", audit_page, site),
-        _get("/login", login_page, site),
-        _post("/login", login_do, site),
-        _post("/logout", logout_do, site),
-        *tabs,
-        _get("/jobs/{job}/actions/{kind}", action_page, site),
-        _post("/jobs/{job}/actions/{kind}", action_do, site),
-        _get("/jobs/{job}/upgrade", upgrade_page, site),
-        _post("/jobs/{job}/upgrade", upgrade_do, site),
-        *_plugin_routes(site),
+        *(Route(page.path, _door(site, page), methods=[page.method]) for page in site.pages),
         Route(f"{site.files.base}/{{path:path}}", site.files.answer, methods=["GET"]),
     ]
 
 
-def _plugin_routes(site: Site) -> list[BaseRoute]:
-    return [
-        _get("/plugins", plugins_page, site),
-        _post("/plugins", upload_do, site),
-        _get("/plugins/operations/{number:int}", operation_page, site),
-        _get("/plugins/{digest}/start", start_page, site),
-        _post("/plugins/{digest}/start", start_do, site),
-        _get("/plugins/{digest}/remove", remove_page, site),
-        _post("/plugins/{digest}/remove", remove_do, site),
-    ]
-
-
-def _post(path: str, answer: PageOf, site: Site) -> Route:
-    return Route(path, _door(site, partial(answer, site)), methods=["POST"])
-
-
-def _get(path: str, answer: PageOf, site: Site) -> Route:
-    return Route(path, _door(site, partial(answer, site)), methods=["GET"])
-
-
-def _door(
-    site: Site, answer: Callable[[Request], Awaitable[Response]]
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return a plain function that admits only callers with access to a job.
+def _door(site: Site, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
+    """Return a plain function that admits callers with the role and access to the job.
 
     Starlette takes other callables for whole applications.
     """
 
     async def door(request: Request) -> Response:
+        require_role(request.state.identity, page.role)
         job = request.path_params.get("job")
         if job is not None and not site.scope(request).has(job):
             return missing_job(site, request)
-        return await answer(request)
+        return await page.handler(site, request)
 
     return door
