@@ -140,10 +140,10 @@ def test_a_table_that_does_not_fit_is_told_before_the_start(
 @pytest.mark.parametrize(
     ("properties", "error"),
     [
-        ({"mode": "upsert"}, COLUMNS_WRONG),
+        ({"mode": "upsert"}, CONNECTOR_OPTION_WRONG),
         ({"mode": "upsert", "keys": ["no"]}, COLUMNS_WRONG),
-        ({"delete_field": "paid"}, COLUMNS_WRONG),
-        ({"mode": "upsert", "keys": ["paid"], "delete_field": "paid"}, COLUMNS_WRONG),
+        ({"delete_field": "paid"}, CONNECTOR_OPTION_WRONG),
+        ({"mode": "upsert", "keys": ["paid"], "delete_field": "paid"}, CONNECTOR_OPTION_WRONG),
         ({"url": "postgresql://ada:secret@host/db"}, CONNECTOR_OPTION_WRONG),
         ({"url": "nonsense nonsense"}, CONNECTOR_OPTION_WRONG),
         ({"password": "secret"}, CONNECTOR_OPTION_WRONG),

@@ -32,7 +32,7 @@ from typing import (
     dataclass_transform,
 )
 
-from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
+from bicycle_sdk.descriptors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.option_values import OptionValueError, stored
 from bicycle_sdk.options import describe, option, take
@@ -60,7 +60,7 @@ class ConnectorWord:
     """A connector as its options class names it.
 
     Args:
-        word: By which the runtime finds the connector.
+        word: By which the runtime finds the connector; empty for the base of several.
         role: Source or sink.
         extra: The extra of ``bicycle-runtime`` that installs its library; empty for none.
         call: The function of the SDK that makes it, for errors.
@@ -159,7 +159,7 @@ class ConnectorOptions:
         **more: Any,
     ) -> None:
         super().__init_subclass__(**more)
-        if connector:
+        if connector or not hasattr(cls, "connector"):
             cls.connector = ConnectorWord(
                 word=connector,
                 role=cls._role,
@@ -227,7 +227,8 @@ class SinkOptions(ConnectorOptions):
 
     def build_connector(self) -> SinkDescriptor[Any]:
         """Return the sink as a plain value; ``stream.sink_to`` also takes the options."""
-        return SinkDescriptor(connector_type=self.word(), properties=self._properties())
+        properties = self._properties()
+        return SinkDescriptor(connector_type=self.word(), properties=properties)
 
 
 class SourceOptions(ConnectorOptions, Generic[T_co]):
@@ -241,9 +242,10 @@ class SourceOptions(ConnectorOptions, Generic[T_co]):
 
     def build_connector(self) -> SourceDescriptor[T_co]:
         """Return the source as a plain value; ``env.add_source`` also takes the options."""
+        properties = self._properties()
         return SourceDescriptor(
             connector_type=self.word(),
-            properties=self._properties(),
+            properties=properties,
             output_type=self.output_type(),
         )
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from bicycle_sdk import connectors, kafka
 from bicycle_sdk.arguments import require_text, require_whole
-from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor, built
 from bicycle_sdk.datastream import DataStream
+from bicycle_sdk.descriptors import SourceBuilder, SourceDescriptor, built
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy, RuntimeMode
@@ -23,6 +23,7 @@ from bicycle_sdk.settings import check_parallelism
 if TYPE_CHECKING:
     from bicycle_sdk.chaining import OptimizedGraph
     from bicycle_sdk.kafka import KafkaSinkBuilder
+    from bicycle_sdk.sources import FileSourceArguments
 
 __all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
 
@@ -131,118 +132,90 @@ class StreamEnvironment(GraphDraft):
 
         Programs of other machines reach it only if ``host`` allows it.
         """
-        source = connectors.socket_source(host=host, port=port, clients_max=clients_max)
-        return self.add_source(source)
+        options: dict[str, Any] = {"clients_max": clients_max}
+        return self.add_source(connectors.socket_source(host=host, port=port, **options))
 
-    def read_text(self, path: str | os.PathLike[str], *, follow: bool = False) -> DataStream[str]:
+    def read_text(
+        self, path: str | os.PathLike[str], **options: Unpack[FileSourceArguments]
+    ) -> DataStream[str]:
         """Read the lines of a file, a glob or a directory; ``follow`` waits for more."""
-        return self.add_source(connectors.text_file_source(path, follow=follow))
+        return self.add_source(connectors.text_file_source(path, **options))
 
     @overload
     def read_jsonl(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        follow: bool = False,
-        timestamp_field: str | None = None,
+        self, path: str | os.PathLike[str], **options: Unpack[FileSourceArguments]
     ) -> DataStream[dict[str, Any]]: ...
     @overload
     def read_jsonl(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: type[T],
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[T]: ...
     def read_jsonl(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: Any = dict,
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[Any]:
         """Read JSON lines as records of ``type``: dict, a dataclass, a TypedDict.
 
         ``timestamp_field`` names the field with the event time, RFC 3339 or ms since 1970.
         """
-        return self.add_source(
-            connectors.jsonl_file_source(
-                path, follow=follow, record_type=type, timestamp_field=timestamp_field
-            )
-        )
+        return self.add_source(connectors.jsonl_file_source(path, record_type=type, **options))
 
     @overload
     def read_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        follow: bool = False,
-        timestamp_field: str | None = None,
+        self, path: str | os.PathLike[str], **options: Unpack[FileSourceArguments]
     ) -> DataStream[dict[str, str]]: ...
     @overload
     def read_csv(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: type[T],
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[T]: ...
     def read_csv(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: Any = dict,
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[Any]:
         """Read CSV rows as records of ``type``; the first row names the fields.
 
         ``timestamp_field`` names the field with the event time, RFC 3339 or ms since 1970.
         """
-        return self.add_source(
-            connectors.csv_file_source(
-                path, follow=follow, record_type=type, timestamp_field=timestamp_field
-            )
-        )
+        return self.add_source(connectors.csv_file_source(path, record_type=type, **options))
 
     @overload
     def read_parquet(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        follow: bool = False,
-        timestamp_field: str | None = None,
+        self, path: str | os.PathLike[str], **options: Unpack[FileSourceArguments]
     ) -> DataStream[dict[str, Any]]: ...
     @overload
     def read_parquet(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: type[T],
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[T]: ...
     def read_parquet(
         self,
         path: str | os.PathLike[str],
         *,
-        follow: bool = False,
         type: Any = dict,
-        timestamp_field: str | None = None,
+        **options: Unpack[FileSourceArguments],
     ) -> DataStream[Any]:
         """Read rows of Parquet files as records of ``type``; columns are taken by name.
 
         ``timestamp_field`` names the column with the event time: a time with a zone, or ms since
         1970.
         """
-        return self.add_source(
-            connectors.parquet_file_source(
-                path, follow=follow, record_type=type, timestamp_field=timestamp_field
-            )
-        )
+        return self.add_source(connectors.parquet_file_source(path, record_type=type, **options))
 
     @overload
     def from_uri(self, uri: str) -> DataStream[Any]: ...

@@ -19,7 +19,7 @@ __all__ = ["on_demand"]
 
 
 def on_demand(
-    package: str, homes: Mapping[str, tuple[str, ...]]
+    package: str, homes: Mapping[str, tuple[str, ...]], *, parent: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
@@ -27,6 +27,7 @@ def on_demand(
         package: Full name of the package; it is being imported.
         homes: The names that each module holds, by the module's name inside the package. The
             modules themselves are found as well.
+        parent: The package of the modules, if it is another one.
     """
     owner = sys.modules[package]
     namespace = vars(owner)
@@ -37,7 +38,7 @@ def on_demand(
         if home not in homes:
             problem = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(problem, name=name, obj=owner)
-        module = import_module(f"{package}.{home}")
+        module = import_module(f"{parent or package}.{home}")
         found = module if name == home else getattr(module, name)
         namespace[name] = found  # Called only at the first access.
         return found

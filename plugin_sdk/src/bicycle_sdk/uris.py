@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from bicycle_sdk import connectors, stream_options
-from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.formats import Format
 from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka import KafkaSourceBuilder

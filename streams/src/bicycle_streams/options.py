@@ -16,7 +16,15 @@ from bicycle_streams.errors import (
 )
 from bicycle_streams.tls_failures import tls_hint
 
-__all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions", "connect_error"]
+__all__ = [
+    "Durability",
+    "Mode",
+    "Start",
+    "StreamerOptions",
+    "TlsOptions",
+    "connect_error",
+    "tls_context",
+]
 
 Mode = Literal["real-time", "resumable", "load-balanced"]
 Start = Literal["latest", "earliest"]
@@ -63,44 +71,51 @@ class TlsOptions(TlsFiles):
     def tls_context(
         self, address: str, protocol: str, *, is_server: bool = False
     ) -> ssl.SSLContext | None:
-        """Return the TLS context for an address, or None for a protocol without TLS.
+        """Return the TLS context of these files; arguments as of ``tls_context``."""
+        return tls_context(self, address, protocol, is_server=is_server)
 
-        Args:
-            address: Where to connect or to listen.
-            protocol: The one with TLS.
-            is_server: Whether others connect; with ``ca_file`` they need certificates, too.
 
-        Raises:
-            STREAM_TLS_UNUSABLE: a file cannot be used, or is given for a protocol without TLS.
-        """
-        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path is not None]
-        try:
-            if not address.startswith(f"{protocol}://"):
-                if files:
-                    raise ValueError(
-                        f"certificate files are set, but only {protocol}:// supports TLS"
-                    )
-                return None
-            for path in files:
-                Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
-            return self._context(is_server=is_server)
-        except (OSError, ValueError) as error:  # An SSLError is an OSError.
-            raise STREAM_TLS_UNUSABLE(address=address, reason=str(error)) from None
+def tls_context(
+    files: TlsFiles, address: str, protocol: str, *, is_server: bool = False
+) -> ssl.SSLContext | None:
+    """Return the TLS context for an address, or None for a protocol without TLS.
 
-    def _context(self, *, is_server: bool) -> ssl.SSLContext:
-        if not is_server:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        elif self.cert_file is None:
-            raise ValueError("a server needs cert_file and key_file")
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if self.ca_file is not None:
-                context.load_verify_locations(self.ca_file)
-                context.verify_mode = ssl.CERT_REQUIRED
-        if self.cert_file is not None:
-            context.load_cert_chain(self.cert_file, self.key_file, password="")
-        return context
+    Args:
+        files: The files.
+        address: Where to connect or to listen.
+        protocol: The one with TLS.
+        is_server: Whether others connect; with ``ca_file`` they need certificates, too.
+
+    Raises:
+        STREAM_TLS_UNUSABLE: a file cannot be used, or is given for a protocol without TLS.
+    """
+    given = [path for path in (files.ca_file, files.cert_file, files.key_file) if path is not None]
+    try:
+        if not address.startswith(f"{protocol}://"):
+            if given:
+                raise ValueError(f"certificate files are set, but only {protocol}:// supports TLS")
+            return None
+        for path in given:
+            Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
+        return _context(files, is_server=is_server)
+    except (OSError, ValueError) as error:  # An SSLError is an OSError.
+        raise STREAM_TLS_UNUSABLE(address=address, reason=str(error)) from None
+
+
+def _context(files: TlsFiles, *, is_server: bool) -> ssl.SSLContext:
+    if not is_server:
+        context = ssl.create_default_context(cafile=files.ca_file)
+    elif files.cert_file is None:
+        raise ValueError("a server needs cert_file and key_file")
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if files.ca_file is not None:
+            context.load_verify_locations(files.ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    if files.cert_file is not None:
+        context.load_cert_chain(files.cert_file, files.key_file, password="")
+    return context
 
 
 def connect_error(address: str, error: Exception) -> StreamConnectError:

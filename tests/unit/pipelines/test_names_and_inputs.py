@@ -3,11 +3,13 @@
 import pytest
 import yaml
 
-from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
+from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract.vertex import ConnectorSpec
 from bicycle_runtime.pipelines.conversion import pipeline_data, write_document
 from bicycle_runtime.pipelines.record_functions import WindowRow
 from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.options import from_mapping
+from bicycle_sdk.sinks import ParquetSinkOptions
 from bicycle_sdk.windows import WindowResult
 from tests.unit.pipelines.pipeline_runs import checked, graph, lines, run
 from tests.unit.pipelines.test_problems import problems
@@ -108,8 +110,8 @@ def test_declared_columns_keep_their_order_through_the_graph(tmp_path):
     )
 
     for columns in (spec.properties["columns"], dict(COLUMNS)):
-        declared = declared_columns(spec, columns)
-        assert columns_of(spec, declared, "").schema.names == [name for name, _ in COLUMNS]
+        options = from_mapping(ParquetSinkOptions, {**spec.properties, "columns": columns})
+        assert columns_of(spec, options.columns, "").schema.names == [name for name, _ in COLUMNS]
 
 
 def vertices(*, partitions=("forward", "forward"), target="out", more=()):

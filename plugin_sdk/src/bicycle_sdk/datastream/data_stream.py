@@ -7,9 +7,9 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from bicycle_sdk import aggregations, connectors, kafka
-from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.datastream.base import Stream, refuse_key_type
 from bicycle_sdk.datastream.connecting import Connecting
+from bicycle_sdk.descriptors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError, StreamDefinitionError
 from bicycle_sdk.expressions import Expression, is_expression, together
@@ -326,8 +326,8 @@ class DataStream(Connecting[T]):
 
         Programs of other machines reach it only if ``host`` allows it.
         """
-        sink = connectors.socket_sink(host=host, port=port, clients_max=clients_max)
-        return self.sink_to(sink)
+        options: dict[str, Any] = {"clients_max": clients_max}
+        return self.sink_to(connectors.socket_sink(host=host, port=port, **options))
 
     def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
         """Send each record to Kafka, at least once; ``KafkaSinkBuilder`` has more options."""

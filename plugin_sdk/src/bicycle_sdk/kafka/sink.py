@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.formats import Format, FormatName
 from bicycle_sdk.functions import KeySelector
 from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder, format_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.formats import Format, FormatName, type_given_by
 from bicycle_sdk.kafka.base import DecodingSchema, KafkaBuilder, format_of
 from bicycle_sdk.kafka.options import KafkaSourceOptions

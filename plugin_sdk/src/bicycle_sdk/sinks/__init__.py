@@ -1,7 +1,7 @@
-"""Places where results go, described by calls; nothing here opens anything.
+"""Sinks of results, described by calls; nothing here opens anything.
 
-A call makes the checks that do not need the place, and returns a descriptor: a word, JSON
-properties. Absent settings are left out, since the connector knows the defaults.
+Each module declares the options of its sinks, once, and derives the calls from them. A descriptor
+has the given options only, since the connector knows the defaults.
 """
 
 import typing
@@ -9,8 +9,29 @@ import typing
 from bicycle_sdk import loading
 
 if typing.TYPE_CHECKING:
-    from bicycle_sdk.sinks.databases import postgres_sink
-    from bicycle_sdk.sinks.http import HttpBody, HttpServer, http_sink
+    from bicycle_sdk.sinks.console import (
+        CollectSinkOptions,
+        ConsoleSinkOptions,
+        ConsoleTableSinkOptions,
+        collect_sink,
+        console_sink,
+        console_table_sink,
+    )
+    from bicycle_sdk.sinks.databases import (
+        PostgresSinkOptions,
+        postgres_sink,
+    )
+    from bicycle_sdk.sinks.files import (
+        FileFormat,
+        FileSinkOptions,
+        file_sink,
+    )
+    from bicycle_sdk.sinks.http import (
+        HttpBody,
+        HttpServer,
+        HttpSinkOptions,
+        http_sink,
+    )
     from bicycle_sdk.sinks.lakes import (
         DeltaSinkOptions,
         IcebergCatalog,
@@ -20,6 +41,10 @@ if typing.TYPE_CHECKING:
         delta_sink,
         iceberg_sink,
     )
+    from bicycle_sdk.sinks.sockets import (
+        SocketSinkOptions,
+        socket_sink,
+    )
     from bicycle_sdk.sinks.tables import (
         ColumnType,
         Compression,
@@ -28,15 +53,27 @@ if typing.TYPE_CHECKING:
         TableSinkOptions,
         by_date,
         by_field,
-        console_table_sink,
         parquet_sink,
     )
 else:
     __getattr__, __dir__ = loading.on_demand(
         __name__,
         {
-            "databases": ("postgres_sink",),
-            "http": ("HttpBody", "HttpServer", "http_sink"),
+            "databases": (
+                "PostgresSinkOptions",
+                "postgres_sink",
+            ),
+            "files": (
+                "FileFormat",
+                "FileSinkOptions",
+                "file_sink",
+            ),
+            "http": (
+                "HttpBody",
+                "HttpServer",
+                "HttpSinkOptions",
+                "http_sink",
+            ),
             "lakes": (
                 "DeltaSinkOptions",
                 "IcebergCatalog",
@@ -46,6 +83,10 @@ else:
                 "delta_sink",
                 "iceberg_sink",
             ),
+            "sockets": (
+                "SocketSinkOptions",
+                "socket_sink",
+            ),
             "tables": (
                 "ColumnType",
                 "Compression",
@@ -54,31 +95,50 @@ else:
                 "TableSinkOptions",
                 "by_date",
                 "by_field",
-                "console_table_sink",
                 "parquet_sink",
+            ),
+            "console": (
+                "CollectSinkOptions",
+                "ConsoleSinkOptions",
+                "ConsoleTableSinkOptions",
+                "collect_sink",
+                "console_sink",
+                "console_table_sink",
             ),
         },
     )
 
 __all__ = [
+    "CollectSinkOptions",
     "ColumnType",
     "Compression",
+    "ConsoleSinkOptions",
+    "ConsoleTableSinkOptions",
     "DeltaSinkOptions",
+    "FileFormat",
+    "FileSinkOptions",
     "Folders",
     "HttpBody",
     "HttpServer",
+    "HttpSinkOptions",
     "IcebergCatalog",
     "IcebergSinkOptions",
     "LakeSinkOptions",
     "ParquetSinkOptions",
+    "PostgresSinkOptions",
     "Rolling",
+    "SocketSinkOptions",
     "TableSinkOptions",
     "by_date",
     "by_field",
+    "collect_sink",
+    "console_sink",
     "console_table_sink",
     "delta_sink",
+    "file_sink",
     "http_sink",
     "iceberg_sink",
     "parquet_sink",
     "postgres_sink",
+    "socket_sink",
 ]

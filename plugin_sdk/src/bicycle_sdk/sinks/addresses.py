@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from bicycle_sdk import stream_options
-from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.kafka.options import KafkaSinkOptions

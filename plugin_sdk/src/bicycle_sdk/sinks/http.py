@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bicycle_sdk.connectors import SinkDescriptor
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks.tables import given
+from bicycle_sdk.tls_files import TlsFiles
 
-__all__ = ["HttpBody", "HttpServer", "http_sink"]
+__all__ = ["HttpBody", "HttpServer", "HttpSinkOptions", "http_sink"]
 
 HttpBody = Literal["array", "object", "keyed"]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """An address with the files for TLS.
+    """An address with the files for TLS; an earlier form of four options.
 
     Args:
         url: ``https://…``, without a password.
@@ -33,55 +33,70 @@ class HttpServer:
     key_file: str | None = None
 
 
-def http_sink(
-    url: str | HttpServer,
-    *,
-    headers: Mapping[str, str | Secret] | None = None,
-    body: HttpBody | None = None,
-    batch_records: int | None = None,
-    idempotent: bool | None = None,
-    on_refused: Literal["keep", "fail"] | None = None,
-    method: Literal["POST", "PUT"] | None = None,
-    request_timeout_ms: int | None = None,
-) -> SinkDescriptor[Any]:
-    """Return a sink of requests to a server, with records of sealed epochs as JSON.
+class HttpSinkOptions(SinkOptions, TlsFiles, connector="http", extra="http", call="http_sink"):
+    """The options of the HTTP sink: target, form, and handling of refused records."""
 
-    Args:
-        url: ``http://…`` or ``https://…``, without a password; or a server with its certificates.
-        headers: More headers; a value may say where a secret is.
-        body: ``array`` of records; ``object``: one record by itself; ``keyed``: an array of
-            ``{"key": …, "record": …}``. None for ``array``.
-        batch_records: So many records are in a request, at most; 1 where the body is one record.
-        idempotent: The server drops a request whose ``Idempotency-Key`` it has seen, so each
-            record arrives exactly once; else at least once.
-        on_refused: Keep a record that the server refuses for good in a file beside the
-            checkpoint, or end the job.
-        method: POST unless told otherwise.
-        request_timeout_ms: How long an answer may take.
-    """
-    if body == "object" and batch_records not in (None, 1):
-        raise StreamDefinitionError(
-            call="http_sink",
-            problem=f"a body of one record requires batch_records=1, got {batch_records}",
-            hint="remove batch_records, or use body='array'",
-        )
-    server = HttpServer(url) if isinstance(url, str) else url
-    properties: dict[str, Any] = {"url": server.url}
-    if headers is not None:
-        properties["headers"] = {
-            name: value.to_json() if isinstance(value, Secret) else value
-            for name, value in headers.items()
-        }
-    properties |= given(
-        "http_sink",
-        body=body,
-        batch_records=1 if body == "object" else batch_records,
-        idempotent=idempotent,
-        on_refused=on_refused,
-        method=method,
-        request_timeout_ms=request_timeout_ms,
-        ca_file=server.ca_file,
-        cert_file=server.cert_file,
-        key_file=server.key_file,
+    url: str = option(kw_only=False, doc="http://… or https://…, without a password.")
+    method: Literal["POST", "PUT"] = option(default="POST", doc="HTTP method of the requests.")
+    headers: Mapping[str, str | Secret] | None = option(
+        default=None, doc="Headers by name; a value may be a reference to a secret."
     )
-    return SinkDescriptor(connector_type="http", properties=properties)
+    body: HttpBody = option(
+        default="array",
+        doc=(
+            "array: a JSON array of records; object: a single record, with batch_records=1; "
+            "keyed: an array of {key, record}, with a key for each record."
+        ),
+    )
+    batch_records: int = option(
+        default=100, low=1, high=100_000, doc="Maximum number of records per request."
+    )
+    idempotent: bool = option(
+        default=False,
+        doc=(
+            "The server ignores a repeated Idempotency-Key, so that each record arrives exactly "
+            "once."
+        ),
+    )
+    on_refused: Literal["keep", "fail"] = option(
+        default="keep",
+        doc=(
+            "Reaction to a record that the server rejects (400, 413, 422): write it to the dead "
+            "letters, or end the job."
+        ),
+    )
+    request_timeout_ms: int = option(
+        default=10_000,
+        low=100,
+        high=3_600_000,
+        doc="Time limit for a response.",
+        aliases=("timeout",),
+    )
+    publish_timeout_ms: int = option(
+        default=900_000,
+        low=1_000,
+        high=86_400_000,
+        doc="Time without accepted requests after which the job ends; its output is kept.",
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with an ``HttpServer`` as options, and the size of a batch."""
+        server = given.get("url")
+        if isinstance(server, HttpServer):
+            files = {name: getattr(server, name) for name in ("ca_file", "cert_file", "key_file")}
+            given = files | given | {"url": server.url}
+        if given.get("body") == "object" and given.get("batch_records") is None:
+            given = given | {"batch_records": 1}
+        return given
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield a batch of several records where a body is one record."""
+        if self.body == "object" and self.batch_records != 1:
+            problem = f"a body of one record requires batch_records=1, got {self.batch_records}"
+            yield Conflict("batch_records", problem, "remove batch_records, or use body='array'")
+
+
+http_sink = sink_call(
+    HttpSinkOptions, "Return a sink of requests to a server, with records of sealed epochs as JSON."
+)

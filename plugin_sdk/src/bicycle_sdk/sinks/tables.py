@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
-from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.option_values import OptionValueError, stored
-from bicycle_sdk.options import describe, option, take
+from bicycle_sdk.options import option
 
 __all__ = [
     "ColumnType",
@@ -21,10 +19,6 @@ __all__ = [
     "TableSinkOptions",
     "by_date",
     "by_field",
-    "column_words",
-    "console_table_sink",
-    "given",
-    "keys_of",
     "parquet_sink",
     "upsert_with_keys",
 ]
@@ -179,68 +173,6 @@ parquet_sink = sink_call(
     ParquetSinkOptions,
     "Return a sink of Parquet files in a directory or at a URL, visible when sealed.",
 )
-
-
-def console_table_sink(
-    *, columns: Mapping[str, ColumnType] | None = None, rows: int | None = None
-) -> SinkDescriptor[Any]:
-    """Return a sink that prints a table for each epoch with records, for trials.
-
-    Args:
-        columns: Type of each column; None for the fields of the record type.
-        rows: So many rows of an epoch are shown, and how many more there are; None for 20.
-    """
-    properties: dict[str, Any] = {"format": "table"}
-    if columns is not None:
-        properties["columns"] = column_words("console_table_sink", columns)
-    properties |= given("console_table_sink", rows=rows)
-    return SinkDescriptor(connector_type="console", properties=properties)
-
-
-def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]]:
-    """Return name and word for the type of each column, in their order.
-
-    A list, because the names of a JSON object have no order in a graph.
-
-    Raises:
-        StreamDefinitionError: there is no column, or a type has no word.
-    """
-    info = next(info for info in describe(TableSinkOptions) if info.is_columns)
-    try:
-        words: list[list[str]] = stored(info.hint, take(info, columns))
-    except OptionValueError as error:
-        raise StreamDefinitionError(call=call, problem=error.problem, hint=error.hint) from None
-    return words
-
-
-def keys_of(call: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return keys as properties, or an empty dict without keys.
-
-    Raises:
-        StreamDefinitionError: they are one text.
-    """
-    if isinstance(keys, str):
-        raise StreamDefinitionError(
-            call=call,
-            problem=f"keys must be a tuple, got the text {keys!r}",
-            hint=f"give ({keys!r},)",
-        )
-    return {"mode": "upsert", "keys": list(keys)} if keys else {}
-
-
-def given(call: str, **properties: Any) -> dict[str, Any]:
-    """Return the properties with a value; a number must be at least 1.
-
-    Raises:
-        StreamDefinitionError: one is less.
-    """
-    found = {name: value for name, value in properties.items() if value is not None}
-    for name, value in found.items():
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise StreamDefinitionError(
-                call=call, problem=f"{name} is {value}, expected 1 or more", hint="give more"
-            )
-    return found
 
 
 def upsert_with_keys(given: dict[str, Any]) -> dict[str, Any]:

@@ -25,18 +25,11 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.records.by_value import pickle_by_value
-from bicycle_sdk.options import option
+from bicycle_sdk.sinks import CollectSinkOptions
 
-__all__ = ["CollectOptions", "CollectSink", "CollectWriterFactory", "CollectedRecords"]
+__all__ = ["CollectSink", "CollectWriterFactory", "CollectedRecords"]
 
 _LENGTH_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectOptions:
-    """The options of the collect sink."""
-
-    name: str = option("collected", doc="Name under which tests find the records.")
 
 
 class CollectedRecords(list[Any]):
@@ -75,11 +68,11 @@ class CollectSink(StagedPublication, Sink):
     """Appends records to ``services.collected[name]``."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    options_class = CollectOptions
+    options_class = CollectSinkOptions
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
-        self._options = read_options(CollectOptions, spec)
+        self._options = read_options(CollectSinkOptions, spec)
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Make the list, so that it is there even if no record ever comes."""

@@ -9,7 +9,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from bicycle_runtime.connectors.staging import (
     StagedWriter,
     read_staged,
 )
-from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
+from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
@@ -29,28 +29,13 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
-from bicycle_sdk.options import option
 from bicycle_sdk.quantities import amount
+from bicycle_sdk.sinks import ConsoleSinkOptions
 
-__all__ = ["ConsoleOptions", "ConsoleSink", "ConsoleWriterFactory"]
+__all__ = ["ConsoleSink", "ConsoleWriterFactory"]
 
 _ENTRY_LETTERS_MAX = 60
 _TABLE_LETTERS = 160
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleOptions:
-    """The options for printing records."""
-
-    format: Literal["lines", "table"] = option(
-        "lines", doc="lines: [SINK] <record>; table: a table for each epoch."
-    )
-    columns: object = option(
-        None, doc="{column: type} of a table, as for Parquet. Default: the fields of the record."
-    )
-    rows: int = option(
-        20, low=1, high=100_000, doc="Maximum number of rows of an epoch in a table."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +71,15 @@ class ConsoleSink(StagedPublication, Sink):
     """A sink that prints records at publish; a crash may repeat an epoch."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
-    options_class = ConsoleOptions
+    options_class = ConsoleSinkOptions
     takes_rows = True
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
-        self._options = options = read_options(ConsoleOptions, spec)
+        self._options = options = read_options(ConsoleSinkOptions, spec)
         self._columns: TableColumns | None = None
         if options.format == "table":
-            self._columns = columns_of(spec, declared_columns(spec, options.columns), "")
+            self._columns = columns_of(spec, options.columns, "")
             self.takes_times = bool(self._columns.time_name)
         self._printed_epoch = -1
 

@@ -24,27 +24,14 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
-from bicycle_sdk.options import option
+from bicycle_sdk.sources import GeneratorSourceOptions
 
-__all__ = ["WORDS", "GeneratorOptions", "GeneratorReader", "GeneratorSource"]
+__all__ = ["WORDS", "GeneratorReader", "GeneratorSource"]
 
 SHARD = "words"
 WORDS = ("hello", "world", "bicycle", "streaming", "data", "python", "spark")
 BATCH_RECORD_COUNT = 4096
 NEXT_POLL_MS_MAX = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratorOptions:
-    """The options of the generator: rate and count."""
-
-    rate_ms: int = option(
-        100,
-        low=0,
-        high=86_400_000,
-        doc="Time between two words; 0 generates words as fast as they are read.",
-    )
-    count: int | None = option(None, low=0, doc="Number of words; unbounded if absent.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +57,12 @@ class GeneratorSource(SnapshotsState, Source):
     """Emits ``WORDS`` in turn; bounded when ``count`` is set."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    options_class = GeneratorOptions
+    options_class = GeneratorSourceOptions
     gives_times = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
-        self._options = read_options(GeneratorOptions, spec)
+        self._options = read_options(GeneratorSourceOptions, spec)
         self._next = 0
         self._available = 0
 

@@ -28,8 +28,7 @@ from bicycle_runtime.connectors.errors import (
     OUTPUT_UNWRITABLE,
     TABLE_DIFFERS,
 )
-from bicycle_runtime.connectors.files.options import MADE
-from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run_of
+from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.connectors.tables.held import Completion, HeldFile

@@ -24,8 +24,7 @@ from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
-from bicycle_runtime.connectors.files.options import MADE, FileSinkOptions
-from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run_of
+from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.files.parts import (
     OpenPart,
     PartPlan,
@@ -51,6 +50,7 @@ from bicycle_runtime.contract import (
     WriterTask,
     in_subtask_order,
 )
+from bicycle_sdk.sinks import FileSinkOptions
 
 __all__ = [
     "CsvFileSink",

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bicycle_runtime.connectors.errors import (
-    CONNECTOR_OPTION_WRONG,
     INPUT_MISSING,
 )
 from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
-from bicycle_runtime.connectors.files.options import MADE, FileSourceOptions
+from bicycle_runtime.connectors.files.ownership import MADE
 from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, SliceReader
@@ -44,6 +43,13 @@ from bicycle_runtime.formats.typed_values import json_decoder
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.sources import (
+    CsvFileSourceOptions,
+    FileSourceOptions,
+    JsonlFileSourceOptions,
+    ParquetFileSourceOptions,
+    TextFileSourceOptions,
+)
 
 __all__ = [
     "CsvFileSource",
@@ -64,20 +70,15 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
     """The base of text, JSON lines, CSV and Parquet sources."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    options_class = FileSourceOptions
+    options_class: type[FileSourceOptions[Any]] = FileSourceOptions
     state_version = 2  # 1 knew files by their heads alone; both are read.
     file_format: ClassVar[FileFormat]
     hidden_prefixes: ClassVar[tuple[str, ...]] = (".",)
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
-        self._options = read_options(FileSourceOptions, spec)
+        self._options = read_options(self.options_class, spec)
         self.gives_times = bool(self._options.timestamp_field)
-        if self._options.timestamp_field and self.file_format == "text":
-            raise CONNECTOR_OPTION_WRONG(
-                vertex=spec.vertex_id, connector=spec.connector_type, name="timestamp_field",
-                problem="a line of text has no fields", hint="use assign_timestamps(...)",
-            )  # fmt: skip
         self._input = InputPath(
             text=typed_path(spec, self._options.path),
             is_recursive=self._options.recursive,
@@ -255,24 +256,28 @@ class TextFileSource(FileSource):
     """Reads lines as strings."""
 
     file_format = "text"
+    options_class = TextFileSourceOptions
 
 
 class JsonlFileSource(FileSource):
     """Reads one JSON document per line, as the declared record type (default dict)."""
 
     file_format = "jsonl"
+    options_class = JsonlFileSourceOptions
 
 
 class CsvFileSource(FileSource):
     """A source of CSV files with a header line, as the declared record type."""
 
     file_format = "csv"
+    options_class = CsvFileSourceOptions
 
 
 class ParquetFileSource(FileSource):
     """Reads rows of Parquet files, as the declared record type (default dict)."""
 
     file_format = "parquet"
+    options_class = ParquetFileSourceOptions
     hidden_prefixes = (".", "_")  # Writers of such folders leave `_SUCCESS` and the like.
 
     def reader(self) -> SourceReader:

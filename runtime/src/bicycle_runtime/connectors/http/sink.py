@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
@@ -23,7 +23,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUS
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import run_of, storage_id_of
-from bicycle_runtime.connectors.settings import read_options, secret_option
+from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
@@ -38,13 +38,15 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
+from bicycle_sdk.sinks import HttpSinkOptions
 from bicycle_streams.errors import StreamError
-from bicycle_streams.options import TlsOptions
+from bicycle_streams.options import tls_context
 from bicycle_streams.tls_failures import tls_hint
 
-__all__ = ["HttpSink", "HttpSinkOptions"]
+__all__ = [
+    "HttpSink",
+]
 
 _LOG = logging.getLogger(__name__)
 # The server may take these later; everything else below 500 is final.
@@ -57,51 +59,6 @@ _PAUSE_S_MAX = 60.0
 
 class _LaterError(Exception):
     """A server's response that it may accept the request later."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSinkOptions(TlsOptions):
-    """The options of the HTTP sink: target, form, and handling of refused records."""
-
-    url: str = option(doc="http://… or https://…, without a password.")
-    method: Literal["POST", "PUT"] = option("POST", doc="HTTP method of the requests.")
-    headers: object = option(
-        None,
-        doc="{name: value} of headers; a value may be a reference to a secret.",
-    )
-    body: Literal["array", "object", "keyed"] = option(
-        "array",
-        doc=(
-            "array: a JSON array of records; object: a single record, with batch_records=1; "
-            "keyed: an array of {key, record}, with a key for each record."
-        ),
-    )
-    batch_records: int = option(
-        100, low=1, high=100_000, doc="Maximum number of records per request."
-    )
-    idempotent: bool = option(
-        default=False,
-        doc=(
-            "The server ignores a repeated Idempotency-Key, so that each record arrives exactly "
-            "once."
-        ),
-    )
-    on_refused: Literal["keep", "fail"] = option(
-        "keep",
-        doc=(
-            "Reaction to a record that the server rejects (400, 413, 422): write it to the dead "
-            "letters, or end the job."
-        ),
-    )
-    request_timeout_ms: int = option(
-        10_000, low=100, high=3_600_000, doc="Time limit for a response.", aliases=("timeout",)
-    )
-    publish_timeout_ms: int = option(
-        900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time without accepted requests after which the job ends; its output is kept.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +104,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(HttpSinkOptions, spec)
-        self._headers = _headers(spec, options.headers)
+        self._headers = dict(options.headers or {})
         _check_options(options, spec)
         self._tls = _tls_of(options, spec)
         self.guarantee = Guarantee.EXACTLY_ONCE if options.idempotent else Guarantee.AT_LEAST_ONCE
@@ -349,18 +306,6 @@ def _asked_pause_s(answer: httpx.Response) -> float:
     return min(float(text), _PAUSE_S_MAX) if text.isdecimal() else 0.0
 
 
-def _headers(spec: ConnectorSpec, headers: object) -> dict[str, str | Secret]:
-    if headers is None:
-        return {}
-    if not isinstance(headers, Mapping):
-        raise _wrong(spec, "headers", "it is not a mapping")
-    found: dict[str, str | Secret] = {}
-    for name, value in headers.items():
-        secret = None if isinstance(value, str) else secret_option(spec, "headers", value)
-        found[str(name)] = secret if secret is not None else str(value)
-    return found
-
-
 def _check_options(options: HttpSinkOptions, spec: ConnectorSpec) -> None:
     try:
         url = httpx.URL(options.url)
@@ -372,9 +317,6 @@ def _check_options(options: HttpSinkOptions, spec: ConnectorSpec) -> None:
         raise _wrong(
             spec, "url", "it contains a user or password, which would be stored in the graph"
         )
-    if options.body == "object" and options.batch_records != 1:
-        problem = f"a body of one record requires batch_records=1, got {options.batch_records}"
-        raise _wrong(spec, "batch_records", problem)
 
 
 def _tls_of(options: HttpSinkOptions, spec: ConnectorSpec) -> ssl.SSLContext | None:
@@ -382,7 +324,7 @@ def _tls_of(options: HttpSinkOptions, spec: ConnectorSpec) -> ssl.SSLContext | N
     if options.ca_file is None and options.cert_file is None and options.key_file is None:
         return None
     try:
-        return options.tls_context(options.url, "https")
+        return tls_context(options, options.url, "https")
     except StreamError as error:
         raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,

@@ -12,10 +12,10 @@ import psycopg
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
 from bicycle_runtime.connectors.patience import close_socket
-from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.secrets import Secret
 
 __all__ = ["PostgresServer"]
 
@@ -29,18 +29,18 @@ class PostgresServer:
 
     Args:
         url: Without a password.
-        password: None, or the JSON of a ``Secret``.
+        password: A reference to it, or None.
         spec: Of the connector, for errors.
         connect_timeout_ms: How long a start tries.
     """
 
     def __init__(
-        self, url: str, password: object, spec: ConnectorSpec, *, connect_timeout_ms: int
+        self, url: str, password: Secret | None, spec: ConnectorSpec, *, connect_timeout_ms: int
     ) -> None:
         self._spec = spec
         self._url = url
         self._connect_timeout_ms = connect_timeout_ms
-        self._secret = secret_option(spec, "password", password)
+        self._secret = password
         try:
             self._facts = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:

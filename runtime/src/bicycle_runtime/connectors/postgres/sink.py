@@ -30,7 +30,6 @@ from bicycle_runtime.connectors.postgres.copy_rows import (
     CopyWriterFactory,
     values_of_row,
 )
-from bicycle_runtime.connectors.postgres.options import PostgresSinkOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import (
     UnsuitableError,
@@ -41,7 +40,7 @@ from bicycle_runtime.connectors.postgres.table import (
 from bicycle_runtime.connectors.runs import run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
-from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
+from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -54,6 +53,7 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.sinks import PostgresSinkOptions
 
 __all__ = ["PostgresSink"]
 
@@ -80,8 +80,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(PostgresSinkOptions, spec)
-        declared = declared_columns(spec, options.columns)
-        self._columns = columns_of(spec, declared, options.timestamp_field)
+        self._columns = columns_of(spec, options.columns, options.timestamp_field)
         self.takes_times = bool(self._columns.time_name)
         self._schema = self._columns.schema
         _check_keys(options, spec, self._schema.names)
@@ -448,16 +447,8 @@ def _names(names: Sequence[str]) -> sql.Composed:
 
 def _check_keys(options: PostgresSinkOptions, spec: ConnectorSpec, names: Sequence[str]) -> None:
     """Refuse keys and a field of deletions that cannot be."""
-    problem = ""
     unknown = [name for name in (*options.keys, options.delete_field) if name and name not in names]
     if unknown:
         problem = f"{unknown[0]!r} is not a column"
-    elif options.mode == "upsert" and not options.keys:
-        problem = "an upsert needs keys"
-    elif options.mode == "insert" and options.delete_field:
-        problem = "delete_field requires an upsert"
-    elif options.delete_field in options.keys and options.delete_field:
-        problem = "delete_field must not be a key"
-    if problem:
         hint = f"columns are {', '.join(names)}; set e.g. keys=('id',) with mode=upsert"
         raise COLUMNS_WRONG(vertex=spec.vertex_id, problem=problem, hint=hint)

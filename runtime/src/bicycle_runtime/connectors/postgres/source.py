@@ -19,7 +19,6 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
-from bicycle_runtime.connectors.postgres.options import PostgresSourceOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import table_name
 from bicycle_runtime.connectors.settings import read_options
@@ -36,6 +35,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.operators.batch import size_of
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.sources import PostgresSourceOptions
 
 __all__ = ["PostgresReader", "PostgresSource"]
 

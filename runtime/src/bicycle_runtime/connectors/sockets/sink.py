@@ -23,7 +23,6 @@ from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
-from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
     staged_blocks,
@@ -41,6 +40,7 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.sinks import SocketSinkOptions
 
 __all__ = ["Broadcaster", "SendingEndedError", "SocketSink", "SocketWriterFactory"]
 

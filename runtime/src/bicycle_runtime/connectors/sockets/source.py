@@ -24,7 +24,6 @@ from bicycle_runtime.connectors.journal_source import JournalSource
 from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
-from bicycle_runtime.connectors.sockets.options import SocketSourceOptions
 from bicycle_runtime.contract import (
     ConnectorSpec,
     Guarantee,
@@ -32,6 +31,7 @@ from bicycle_runtime.contract import (
     SourceBatch,
 )
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.sources import SocketSourceOptions
 
 __all__ = ["Receiver", "SocketReader", "SocketSource"]
 

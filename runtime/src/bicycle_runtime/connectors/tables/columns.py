@@ -27,7 +27,6 @@ import pyarrow.compute as pc
 from bicycle_runtime.connectors.errors import (
     COLUMN_TYPE_UNKNOWN,
     COLUMNS_WRONG,
-    CONNECTOR_OPTION_WRONG,
 )
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
@@ -36,7 +35,7 @@ from bicycle_runtime.operators.columnar.records import ColumnRecords
 from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_sdk.sinks import ColumnType
 
-__all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
+__all__ = ["TIMES", "TableColumns", "columns_of"]
 
 TIMES = pyarrow.timestamp("ms", "UTC")
 # Times in ms that a column in microseconds has room for, and Python, too.
@@ -229,31 +228,6 @@ def columns_of(
     shape, fields = _fields_of(record_type)
     columns = [_make_column(spec, name, found) for name, found in fields.items()]
     return _check(spec, TableColumns(columns, shape, time_name))
-
-
-def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] | None:
-    """Return the columns of the option ``columns``.
-
-    Raises:
-        CONNECTOR_OPTION_WRONG: it has another form.
-    """
-    if columns is None:
-        return None
-    if isinstance(columns, Mapping) and columns:  # As until 0.1.0, sorted by name.
-        return {str(name): str(word) for name, word in columns.items()}
-    if isinstance(columns, list) and columns and all(_is_pair(each) for each in columns):
-        return {str(name): str(word) for name, word in columns}
-    raise CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name="columns",
-        problem=f"{columns!r} is not valid",
-        hint="use e.g. {'name': 'str', 'count': 'int'}",
-    )
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == len(("name", "word"))
 
 
 def _check(spec: ConnectorSpec, found: TableColumns) -> TableColumns:

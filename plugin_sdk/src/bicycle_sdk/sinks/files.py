@@ -1,0 +1,70 @@
+"""Sinks that are files of lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.options import option
+
+__all__ = ["FileFormat", "FileSinkOptions", "file_sink"]
+
+FileFormat = Literal["jsonl", "text", "csv"]
+_WORDS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": "csv_file"}
+
+
+class FileSinkOptions(SinkOptions, connector="jsonl_file", call="file_sink"):
+    """The options for writing files: path, and bounds of parts.
+
+    ``format`` selects the connector: JSON lines, text lines or CSV rows.
+    """
+
+    format: FileFormat = "jsonl"
+    path: str | os.PathLike[str] = option(
+        kw_only=False,
+        doc="Output directory; it is created if it is missing.",
+        aliases=("out_dir",),
+    )
+    roll_bytes: int = option(
+        default=128 << 20,
+        low=1,
+        high=1 << 40,
+        doc="Size at which a part is complete.",
+        aliases=("max_bytes",),
+    )
+    roll_ms: int = option(
+        default=8_000,
+        low=0,
+        high=86_400_000,
+        doc="Time after its first record at which a part is complete.",
+        aliases=("roll_after", "max_age"),
+    )
+    timestamp_field: str = option(
+        default="",
+        doc=(
+            "Field for the event time of each record, in ms since 1970 (``jsonl_file``, "
+            "``csv_file``); a record without event time fails."
+        ),
+        aliases=("time_field",),
+    )
+
+    def word(self) -> str:
+        """Return the word of the connector of the format."""
+        return _WORDS[self.format]
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield an unknown format, and a field of lines without fields."""
+        if self.format not in _WORDS:
+            problem = f"format must be jsonl, text or csv, got {self.format!r}"
+            yield Conflict("format", problem, "correct format")
+        if self.format == "text" and self.timestamp_field:
+            problem = "timestamp_field needs format jsonl or csv; text has no fields"
+            yield Conflict("timestamp_field", problem, "remove timestamp_field")
+
+
+file_sink = sink_call(
+    FileSinkOptions,
+    "Return a sink of files in a directory; only complete, sealed files are visible.",
+)
