@@ -1,7 +1,7 @@
 """Event time: timestamps of a stream's records, and the progress of that time.
 
 A *timestamp* is the time of a record, in ms since 1970. A *watermark* W states that no record at or
-before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` provides
+before W is expected; windows and timers wait for it. A ``WatermarkStrategy`` provides
 both. Nothing here reads a clock or runs a function; the runtime does, per shard of the input, once
 per epoch.
 """

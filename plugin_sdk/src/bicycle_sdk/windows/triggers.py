@@ -1,4 +1,4 @@
-"""Triggers of windows. Without one, a window fires once no record of it is expected any more.
+"""Triggers of windows. Without one, a window fires when none of its records is expected.
 
 A trigger is called at each record and at each timer that it registered, and returns a
 ``TriggerResult``. It keeps its state in the context, per key and window: a trigger object itself is

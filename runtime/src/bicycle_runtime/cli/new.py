@@ -44,5 +44,5 @@ def new_command(*, name: str, parent: Path, as_json: bool) -> None:
         )
         answer_json({"name": name, "folder": str(folder), "files": files})
         return
-    click.echo(f"made {folder}")
+    click.echo(f"created {folder}")
     click.echo(f'next: cd {folder} && pip install --editable ".[test]" && pytest')

@@ -99,7 +99,7 @@ def new_command(*, file: str, as_json: bool) -> None:
     if as_json:
         answer_json({"file": file})
     else:
-        show_text(f"made {file}\nnext: bicycle pipeline test {shlex.quote(str(file))}")
+        show_text(f"created {file}\nnext: bicycle pipeline test {shlex.quote(str(file))}")
 
 
 @pipeline_command.command("test", epilog=examples("bicycle pipeline test clicks.toml"))

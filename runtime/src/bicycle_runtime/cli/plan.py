@@ -125,7 +125,7 @@ def plan_command(
 
 def report_lines(report: JobReport) -> list[str]:
     """Return the report for people."""
-    link = report.weakest.text if report.weakest else "every source and sink is exactly-once"
+    link = report.weakest.text if report.weakest else "none, every source and sink is exactly-once"
     shipping = list(report.shipping.values())
     by_value = shipping.count("by value")
     version = ".".join(report.python_version.split(".")[:2])

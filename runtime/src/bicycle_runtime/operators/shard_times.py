@@ -19,7 +19,7 @@ __all__ = ["joined_times", "lagging", "source_shard", "subtask_shard", "watermar
 def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
     """Return the furthest time of each shard over all parts.
 
-    The empty shard stands for shards that a generator has not read yet; the first shard that
+    The empty shard represents shards that a generator has not read yet; the first shard that
     appears replaces it. Driver and tasks must use the same rule, or they compute different
     watermarks.
     """

@@ -1,9 +1,9 @@
 """Values of a declared type that MessagePack keeps exactly, in value and type.
 
-What follows from the type is decided once, when a codec is made. The *fit* that comes of it looks
-at each value only for what the type leaves open: a subclass, an int where a float is declared, the
-zone of a time, what lies in ``Any``. Types for which only the value itself could tell, such as a
-class whose ``__post_init__`` would run again, have no exact values at all.
+A type is examined once, when its codec is created. The resulting *fit* checks in each value only
+the properties that the type does not determine: a subclass, an int where a float is declared, the
+zone of a time, the content of ``Any``. A type whose values cannot be checked in this way, such as a
+class whose ``__post_init__`` would run again, has no exact values.
 """
 
 from __future__ import annotations

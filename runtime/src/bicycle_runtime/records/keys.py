@@ -300,8 +300,8 @@ def _bytes_of(key: object) -> bytes:
 def part_order(key_type: Any) -> PartOrder:
     """Return the order of map keys: that of their bytes.
 
-    Keys of the declared type stand for themselves where that gives the same order: ints, texts,
-    bytes, and tuples of a fixed number of these. Others find their place among them.
+    Keys of the declared type are compared directly if this results in the same order: ints, texts,
+    bytes, and tuples of a fixed number of these. Other keys are compared by their bytes.
 
     Args:
         key_type: The type that most keys have; None when unknown.

@@ -1,7 +1,7 @@
 """Rows: plain objects with a record's fields, faster to create than the record.
 
-They take its place where nothing but fields is looked at. So they must hold what the attributes of
-the record would: a type that could show anything else has no rows.
+Rows replace records where code only reads fields. So a row must have the same values as the
+attributes of the record. A type whose attributes could differ from its fields has no rows.
 """
 
 from __future__ import annotations

@@ -187,12 +187,12 @@ def replay_asked(
         loop: The job's epoch loop, between two steps.
         location: Where the job lives.
         request: What the job was started with.
-        facts: What is asked now.
+        facts: The facts of the request.
 
     Raises:
-        LETTER_REQUEST_UNREADABLE: it is not of the form that this version knows.
+        LETTER_REQUEST_UNREADABLE: this version does not support the format of the request.
         DEAD_LETTERS_NOT_LOADED: letters are pickles.
-        BicycleError: as ``ask_for_replay`` says.
+        BicycleError: any other error of ``ask_for_replay``.
     """
     assert loop is not None
     try:

@@ -81,7 +81,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointEntry:
-    """A savepoint in a list. ``problem`` says why it cannot be used; then only ``url`` counts."""
+    """A savepoint in a list. If ``problem`` is set, it is unusable, and only ``url`` is valid."""
 
     url: str
     name: str
@@ -109,11 +109,11 @@ def create_savepoint(
     Args:
         home: Where jobs are kept.
         job: The job's id.
-        name: Name of the savepoint; None makes one of the time.
-        to: Directory or URL below which it is made; None is the job's own.
-        clock: Returns the time of day, and measures the wait.
-        timeout_ms: How long a running job may take.
-        is_hopeless: Returns earlier whether a running job cannot answer any more.
+        name: Name of the savepoint; None creates a name from the time.
+        to: Directory or URL below which it is created; None is a folder of the job.
+        clock: Clock for the name and the time limit.
+        timeout_ms: Time limit for a running job, in ms.
+        is_hopeless: Returns whether a running job can no longer respond; ends the wait early.
 
     Returns:
         Its ``url``, ``name``, ``job``, ``epoch``, ``created_ms``, ``event_count``, sizes.

@@ -70,8 +70,8 @@ class Restarts:
 
     Args:
         strategy: The job's restart strategy.
-        attempt_count: Attempts in place of the strategy's; None keeps them.
-        delay_ms: Delay in place of the strategy's; None keeps it.
+        attempt_count: Replaces the number of attempts of the strategy, unless None.
+        delay_ms: Replaces the delay of the strategy, in ms, unless None.
         delay_max_ms: The longest wait that growing delays come to.
         source: Shortens growing delays by up to a tenth, so that jobs which failed together do not
             come back together; None leaves them as they are.

@@ -90,9 +90,9 @@ _OVER = frozenset({JobState.FINISHED})
 
 
 class InstallFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files that were received: ``digest`` is their place, the rest is for people.
+    """Received files: ``digest`` is their folder; the other facts are for people.
 
-    ``needs_lock`` says that the service is to choose the versions of libraries by itself.
+    With ``needs_lock``, the service selects the versions of libraries.
     """
 
     digest: str
@@ -171,7 +171,7 @@ class Plugins:
         """Return one plugin.
 
         Raises:
-            PLUGIN_UNKNOWN: there is none of this digest.
+            PLUGIN_UNKNOWN: no uploaded plugin has this digest.
         """
         found = find_uploaded(self._home, digest)
         return msgspec.structs.replace(
@@ -182,7 +182,7 @@ class Plugins:
         """Return whose a plugin is.
 
         Raises:
-            PLUGIN_UNKNOWN: there is none of this digest.
+            PLUGIN_UNKNOWN: no uploaded plugin has this digest.
         """
         return find_uploaded(self._home, digest).owner
 
@@ -233,7 +233,7 @@ def environment_of(home: Home, digest: str) -> str:
     """Return the folder of a plugin's environment, as ``--plugin-env`` takes it.
 
     Raises:
-        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_UNKNOWN: no uploaded plugin has this digest.
     """
     find_uploaded(home, digest)
     return str(_folder(home) / digest / _ENVIRONMENT)
@@ -265,7 +265,7 @@ def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
     """Return a plugin without the jobs that need it.
 
     Raises:
-        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_UNKNOWN: no uploaded plugin has this digest.
     """
     path = _folder(home) / digest / _FACTS_FILE
     if not _DIGEST.fullmatch(digest) or not path.is_file():
@@ -329,7 +329,7 @@ def require_unused(home: Home, digest: str) -> UploadedPlugin:
     """Return a plugin that no job needs.
 
     Raises:
-        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_UNKNOWN: no uploaded plugin has this digest.
         PLUGIN_IN_USE: a job needs it; who asks may not see that one.
     """
     found = find_uploaded(home, digest)
@@ -344,12 +344,12 @@ def remove_plugin(home: Home, digest: str) -> UploadedPlugin:
     """Remove a plugin that no job needs.
 
     Raises:
-        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_UNKNOWN: no uploaded plugin has this digest.
         PLUGIN_IN_USE: a job needs it.
     """
     found = require_unused(home, digest)
     gone = _folder(home) / f".removed-{digest}"
-    (_folder(home) / digest).rename(gone)  # As one step: nobody sees half of it.
+    (_folder(home) / digest).rename(gone)  # Atomic: no reader sees a part of it.
     shutil.rmtree(gone, ignore_errors=True)
     return found
 
