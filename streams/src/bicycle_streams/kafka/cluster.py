@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.errors import StreamConnectError
 from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
+from bicycle_streams.kafka.failures import ABSENT, is_outage
+from bicycle_streams.kafka.offsets import end_offsets
 from bicycle_streams.kafka.options import KafkaOptions
 
 __all__ = ["Cluster"]
@@ -21,17 +22,8 @@ __all__ = ["Cluster"]
 S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
-_NOT_YET = {  # What was just made is not known to all brokers at once.
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._STATE,  # Nothing is fetched yet of a partition that was just given to us.
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._WAIT_COORD,
-}
+# What was just made, or assigned, is not known to all brokers at once.
+_NOT_YET = ABSENT | {KafkaError._STATE}
 
 
 class Cluster:
@@ -146,37 +138,23 @@ class Cluster:
             try:
                 return call()
             except KafkaException as error:
-                if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                is_passing = is_outage(error.args[0]) or error.args[0].code() in _NOT_YET
+                if not is_passing or time.monotonic() > deadline:
                     raise
             self._admin.poll(_RETRY_S)
 
-    def open_offsets(self, streams: Collection[tuple[S, int]]) -> dict[tuple[S, int], int]:
-        """Return the first offset of open transactions, by partition with one.
+    def ends(self, streams: Collection[tuple[S, int]]) -> dict[tuple[S, int], int]:
+        """Return the end of partitions, behind messages of open transactions, too.
 
         Raises:
             KafkaException: a broker does not answer.
         """
-        partitions = [TopicPartition(*stream) for stream in streams]
-        stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
-        ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
-        return {each: stable[each] for each in streams if stable[each] < ends[each]}
-
-    def _ends(
-        self, partitions: list[TopicPartition], level: IsolationLevel
-    ) -> dict[tuple[str, int], int]:
-        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # The client has no types.
-
-        def ask() -> dict[tuple[str, int], int]:
-            asked = self._admin.list_offsets(
-                {each: latest for each in partitions}, isolation_level=level,
-                request_timeout=self._timeout_s,
-            )  # fmt: skip
-            return {
-                (each.topic, each.partition): future.result(self._timeout_s).offset
-                for each, future in asked.items()
-            }
-
-        return self.patiently(ask)
+        own = {"isolation_level": "read_uncommitted", "enable_auto_commit": False}
+        client = Consumer(self.settings(group_id="bicycle-ends", **own))
+        try:
+            return self.patiently(lambda: end_offsets(client, streams, self._timeout_s))
+        finally:
+            client.close()
 
     def _do(self, futures: dict[str, Any]) -> None:
         """Wait for an act; that another was faster is as good."""

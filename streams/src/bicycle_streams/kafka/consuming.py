@@ -1,8 +1,6 @@
 """The consumer of the Kafka backend: alone, resumable, or one of a group.
 
-A client that is told of no broker at all, as by the only one while it comes up again, forgets even
-those that it was given, and never looks for one again (librdkafka issue 5301): one that reaches no
-broker for long is left, and another goes on where it was.
+A client that reaches no broker for long is replaced, and the next one continues at its positions.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import methodcaller
-from threading import Thread
 from typing import Any, ClassVar, Self, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
@@ -27,6 +24,8 @@ from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.errors import READ_FAILED, TRANSACTION_LEFT_UNREAD
+from bicycle_streams.kafka.failures import is_outage
+from bicycle_streams.kafka.renewing import Silence, close_behind
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.thread_consuming import ThreadConsumer
 
@@ -38,8 +37,6 @@ _headers_of = methodcaller("headers")
 _WAIT_S = 0.1
 _SILENCE_S = 30.0
 _PROBE_S = 1.0
-_LOOK_S = 1.0  # Between two looks at an open transaction.
-_PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
 
 
 class KafkaConsumer(ThreadConsumer):
@@ -55,11 +52,12 @@ class KafkaConsumer(ThreadConsumer):
         self._client = self._make_client()
         self._keys = {key: key for key in subscription.keys}  # Topics by their names.
         self._at_end: dict[Stream, int] = {}  # The offset of the end that was reached.
-        self._waited_at: dict[Stream, int] = {}  # The ends at which a transaction was open.
-        self._waited_from_s = self._asked_s = 0.0
+        self._ends: dict[Stream, int] | None = None  # The ends when all were reached first.
+        self._waited_at: dict[Stream, int] = {}  # The offsets at which messages were left.
+        self._waited_from_s = 0.0
         self._begins: dict[Stream, int] = {}  # Of partitions that no group shares out.
         self._clock = SystemClock()
-        self._heard_s = self._clock.monotonic()
+        self._silence = Silence(self._clock, after_s=_SILENCE_S)
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
         self._next: dict[Stream, int] = {}
         self._committed: dict[Stream, int] = {}
@@ -135,6 +133,7 @@ class KafkaConsumer(ThreadConsumer):
         self._client.assign(begins)
         self._begins = {_stream(each): each.offset for each in begins}
         self._at_end.clear()
+        self._ends = None
 
     async def _fetch(self, count_max: int) -> list[Message]:
         found = await super()._fetch(count_max)
@@ -151,8 +150,8 @@ class KafkaConsumer(ThreadConsumer):
         # With a time, the client waits for as many as it was asked for.
         events = self._client.consume(1, _WAIT_S)
         if events:
-            self._heard_s = self._clock.monotonic()
-        elif self._clock.monotonic() - self._heard_s > _SILENCE_S:
+            self._silence.end()
+        elif self._silence.is_over_limit():
             self._renew_if_deaf()
         if events and self._prefetch_messages > 1:
             revoked_count = self._revoked_count
@@ -175,35 +174,35 @@ class KafkaConsumer(ThreadConsumer):
                 append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end[keys[found.topic()], found.partition()] = found.offset()
-            elif error.code() not in _PASSING:
+            elif not is_outage(error):
                 append(READ_FAILED(address=self.address, reason=error.str()))
         if not items and self._begins and self._at_end.keys() >= self._begins.keys():
             self._end_or_wait()
         return items
 
     def _end_or_wait(self) -> None:
-        """End the stream, unless a transaction is open at its end.
+        """End the stream, unless messages are left before the ends that were found here first.
+
+        Such messages came meanwhile, or belong to a transaction that is open.
 
         Raises:
             StreamEndedError: no message is left.
             TRANSACTION_LEFT_UNREAD: the transaction stays open for longer than the limit.
         """
+        if self._ends is None:
+            self._ends = self._cluster.ends(self._at_end)
+        waiting = [each for each, offset in self._at_end.items() if offset < self._ends[each]]
+        if not waiting:
+            raise StreamEndedError(address=self.address)
         now_s = self._clock.monotonic()
         if self._waited_at != self._at_end:
             self._waited_at, self._waited_from_s = dict(self._at_end), now_s
-        elif now_s - self._asked_s < _LOOK_S:
-            return
-        self._asked_s = now_s
-        found = self._cluster.open_offsets(self._at_end)
-        waiting = [each for each, offset in found.items() if offset <= self._at_end[each]]
-        if not waiting:
-            raise StreamEndedError(address=self.address)
         limit_ms = self._cluster.options.transaction_wait_ms
         if now_s - self._waited_from_s >= limit_ms / 1_000:
             topic, number = waiting[0]
             raise TRANSACTION_LEFT_UNREAD(
-                address=self.address, partition=f"{topic}/{number}", offset=found[waiting[0]],
-                limit_ms=limit_ms,
+                address=self.address, partition=f"{topic}/{number}",
+                offset=self._at_end[waiting[0]], limit_ms=limit_ms,
             )  # fmt: skip
 
     def _unreadable(self, found: Any) -> StreamError:
@@ -218,7 +217,6 @@ class KafkaConsumer(ThreadConsumer):
             self._client.list_topics(self.subscription.keys[0], timeout=_PROBE_S)
         except KafkaException:
             self._renew()
-        self._heard_s = self._clock.monotonic()
 
     def _renew(self) -> None:
         old, self._client = self._client, self._make_client()
@@ -231,7 +229,7 @@ class KafkaConsumer(ThreadConsumer):
                 _stream(each): each.offset for each in old.position(held) if each.offset >= 0
             }
             self._assign(_partitions(self._begins | partitions))
-        Thread(target=old.close, name="kafka-close", daemon=True).start()
+        close_behind(old.close)
 
     def _move_client(self, target: SeqPos | int) -> bool:
         found = self._offsets_at(target) if isinstance(target, int) else self._offsets_of(target)

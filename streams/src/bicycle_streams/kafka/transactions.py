@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from bicycle_streams.consuming import Consumer
 from bicycle_streams.errors import (
@@ -29,16 +29,12 @@ from bicycle_streams.kafka.errors import (
     PRODUCER_FENCED,
     TRANSACTION_FAILED,
 )
+from bicycle_streams.kafka.failures import FENCED
 from bicycle_streams.kafka.sending import KafkaSender
 
 __all__ = ["TransactionalSender"]
 
 _CALL_S = 1.0
-_FENCED = {
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-}
 
 
 class TransactionalSender(KafkaSender):
@@ -221,6 +217,6 @@ class TransactionalSender(KafkaSender):
         return TRANSACTION_FAILED(address=self.address, transactional_id=self._id, reason=reason)
 
     def _reason(self, error: Any) -> StreamError:
-        if error.code() in _FENCED:
+        if error.code() in FENCED:
             return PRODUCER_FENCED(address=self.address, transactional_id=self._id)
         return self._failure_of(error.str())

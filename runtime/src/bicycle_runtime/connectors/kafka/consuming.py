@@ -8,8 +8,7 @@ behind its end. Nothing is remembered beyond messages that the broker can send a
 
 A consumer that was not read from for a second fetches nothing more until it is.
 
-A client can stop fetching for good when its broker was away and leaders changed (we saw it, with
-the broker back and answering others). So one that is silent is replaced, ever less often.
+A silent client is replaced, ever less often (``bicycle_streams.kafka.renewing``).
 """
 
 from __future__ import annotations
@@ -18,24 +17,18 @@ import logging
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_of_group
 from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
-from bicycle_runtime.connectors.kafka.partitions import is_known
-from bicycle_runtime.connectors.kafka.settings import (
-    ClientProperties,
-    client_error,
-    is_outage,
-    open_client,
-)
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
 from bicycle_runtime.contract import ReadOn
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_streams.kafka.failures import ABSENT, Rights, is_known, is_of_group, is_outage
+from bicycle_streams.kafka.renewing import Silence, close_behind
 
 __all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 
@@ -74,15 +67,7 @@ _SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched ag
 _ALONE_MIN = 20_000  # A longer range has the consumer to itself.
 _HELD_COUNT_MAX = 20_000
 _HELD_BYTES_MAX = 16 << 20
-_GONE = frozenset(
-    {
-        KafkaError._AUTO_OFFSET_RESET,
-        KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
+_GONE = ABSENT | {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
 class PartitionGoneError(Exception):
@@ -184,7 +169,7 @@ class RangeConsumer:
     ) -> Iterator[tuple[list[Message], int]]:
         lane = self._lane(topic_partition, start, end)
         left = byte_count
-        heard, patience_s = self._clock.monotonic(), _SILENCE_S
+        silence = Silence(self._clock, after_s=_SILENCE_S, most_s=_SILENCE_S_MAX)
         while True:
             messages = lane.take(end)
             if messages:
@@ -201,13 +186,12 @@ class RangeConsumer:
                 return
             if messages:
                 yield messages, lane.start
-                heard, patience_s = self._clock.monotonic(), _SILENCE_S
+                silence.end()
             self._pull((topic_partition,), _WAIT_S)
-            if not lane.held and self._clock.monotonic() - heard > patience_s:
+            if not lane.held and silence.is_over_limit():
                 self._tell_silence(topic_partition, lane, end)
                 self.close()
                 lane = self._assign(topic_partition, lane.start)
-                heard, patience_s = self._clock.monotonic(), min(2 * patience_s, _SILENCE_S_MAX)
 
     def read_on(
         self, starts: Mapping[tuple[str, int], int], limits: ReadOn
@@ -262,7 +246,7 @@ class RangeConsumer:
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return the first remaining offset and the end, or None for a missing partition."""
         topic_partition = TopicPartition(topic, partition)
-        asked = self._clock.monotonic()
+        silence = Silence(self._clock, after_s=_SILENCE_S)
         while True:
             try:
                 low, high = self._consumer.get_watermark_offsets(topic_partition, timeout=_QUERY_S)
@@ -275,9 +259,8 @@ class RangeConsumer:
                 elif not is_outage(reason):
                     action = f"the request for offsets of {topic}/{partition}"
                     raise self._error(reason, action, Rights(topic=topic)) from None
-                elif self._clock.monotonic() - asked > _SILENCE_S:
-                    self.close()  # See ``Cluster``: some clients hear nothing any more.
-                    asked = self._clock.monotonic()
+                elif silence.is_over_limit():
+                    self.close()
 
     def _is_known(self, topic_partition: TopicPartition) -> bool:
         """Return whether the brokers know a partition, True if no broker responds."""
@@ -304,9 +287,7 @@ class RangeConsumer:
             client, self._client = self._client, None
             self._lanes.clear()
         if client is not None:
-            closing = Thread(target=client.close, name="kafka-close", daemon=True)
-            closing.start()
-            closing.join(_CLOSE_S)  # One that hangs must not hold up the task.
+            close_behind(client.close).join(_CLOSE_S)  # One that hangs must not hold up the task.
 
     @property
     def _consumer(self) -> Consumer:

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bicycle_runtime.base.stored import STORED_VERSION, refuse_newer
-from bicycle_runtime.connectors.kafka.access import is_of_group
-from bicycle_runtime.connectors.kafka.partitions import is_known
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
 from bicycle_sdk.clock import Clock
+from bicycle_streams.kafka.failures import is_known, is_of_group, is_outage
 
 __all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
 

@@ -28,7 +28,6 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_BATCH_DAMAGED,
     KAFKA_CLIENT_FAILED,
@@ -41,6 +40,7 @@ from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_sdk.kafka import is_secret_property
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
+from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_error, reason_of
 
 __all__ = [
     "RESERVED_FOR_ALL",
@@ -48,7 +48,6 @@ __all__ = [
     "ClientProperties",
     "checked_properties",
     "client_error",
-    "is_outage",
     "open_client",
 ]
 
@@ -59,35 +58,6 @@ RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
     "bootstrap.servers": "use the option brokers",
     "metadata.broker.list": "use the option brokers",
 }
-_OUTAGES = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._DESTROY_BROKER,  # A broker that stops in good order leaves the metadata.
-        KafkaError._NODE_UPDATE,
-        KafkaError._UNKNOWN_BROKER,
-        KafkaError._RETRY,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._WAIT_COORD,
-        KafkaError._NOENT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_ID,
-    }
-)
 # Names of librdkafka for one thing: when both are set, the later one wins unseen.
 _SAME: Final = (
     ("sasl.mechanism", "sasl.mechanisms"),
@@ -270,7 +240,7 @@ def open_client(
         told = ClientLog(bound.vertex, bound.redacted)
         return make({**bound.resolved(), "logger": told, **extra})
     except (KafkaException, TypeError, ValueError) as error:
-        text = bound.redacted(_reason(error))
+        text = bound.redacted(reason_of(error))
         known = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]
         quoted = _QUOTED.search(text)  # An older name of the property, as the client calls it.
         named = known[0] if known else quoted[1] if quoted else "(a combination)"
@@ -297,8 +267,8 @@ def client_error(
         action: The attempted action: ``"reading topic/3"``.
         rights: The rights that it needs.
     """
-    reason = properties.redacted(_reason(error))
-    plain: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    reason = properties.redacted(reason_of(error))
+    plain = plain_error(error)
     if not is_refusal(error):
         is_damaged = plain.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION)
         row = KAFKA_BATCH_DAMAGED if is_damaged else KAFKA_CLIENT_FAILED
@@ -316,11 +286,6 @@ def client_error(
     )
 
 
-def is_outage(error: KafkaError) -> bool:
-    """Return whether an error goes away by itself once a broker is there."""
-    return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
-
-
 def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: str) -> None:
     """Refuse properties of which the client would leave one out without a word."""
     for name, other in _SAME:
@@ -335,13 +300,6 @@ def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: st
             hint = f"set {_PROTOCOL} to {protocols}, or remove {idle[0]}"
             problem = f"it has no effect while {_PROTOCOL} is {protocol}"
             raise _refusal(vertex, idle[0], problem, hint)
-
-
-def _reason(error: Exception | KafkaError) -> str:
-    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    if isinstance(plain, KafkaError):
-        return f"{plain.str().strip()} ({plain.name()})"
-    return str(plain).strip()
 
 
 def _text(vertex: str, name: str, value: Any) -> str:

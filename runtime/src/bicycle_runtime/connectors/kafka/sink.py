@@ -19,7 +19,6 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.connectors.kafka.access import Rights
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits, takes_rows
 from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import (
@@ -29,11 +28,7 @@ from bicycle_runtime.connectors.kafka.marker import (
     marker_topic_name,
 )
 from bicycle_runtime.connectors.kafka.options import made_topic
-from bicycle_runtime.connectors.kafka.settings import (
-    checked_properties,
-    client_error,
-    is_outage,
-)
+from bicycle_runtime.connectors.kafka.settings import checked_properties, client_error
 from bicycle_runtime.connectors.kafka.sink_checks import (
     check_history,
     check_marker_topic,
@@ -70,6 +65,7 @@ from bicycle_runtime.contract import (
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.random_source import system_random
+from bicycle_streams.kafka.failures import Rights, is_outage
 
 __all__ = ["KafkaSink"]
 

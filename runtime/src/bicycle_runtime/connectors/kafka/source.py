@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
@@ -60,6 +59,7 @@ from bicycle_runtime.contract import (
 from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.logging import log_event
+from bicycle_streams.kafka.failures import Rights, is_refusal
 
 __all__ = ["GroupReporter", "KafkaSource", "WaitingTimes"]
 

@@ -23,16 +23,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     NewTopic,
 )
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
-from bicycle_runtime.connectors.kafka.settings import (
-    ClientProperties,
-    client_error,
-    is_outage,
-    open_client,
-)
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
 from bicycle_sdk.logging import log_event
+from bicycle_streams.kafka.failures import Rights, is_outage, is_refusal
 
 __all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
 

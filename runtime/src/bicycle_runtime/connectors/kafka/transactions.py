@@ -22,7 +22,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import MessageColumns
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_OTHER_PUBLISHER,
@@ -44,6 +43,7 @@ from bicycle_runtime.connectors.kafka.writer import delivery_hint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_streams.kafka.failures import ABSENT, FENCED, Rights, is_refusal
 
 __all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
 
@@ -57,21 +57,7 @@ _TOPIC_PATIENCE_S = 10.0
 _TAKEOVERS_MAX = 3
 _PROBE_KEY = b"probe"
 _MARKERS_HINT = "delete the topic of the markers, which the next start creates again"
-_FENCES = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError._FATAL,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    }
-)
-_TOPIC_UNKNOWN = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
+_FENCES = FENCED | {KafkaError._FATAL}
 _REFUSED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -140,7 +126,7 @@ class TopicDoubt:
 
     def is_gone(self, code: int) -> bool:
         """Note the code of an error; return whether the topic is surely gone."""
-        if code not in _TOPIC_UNKNOWN:
+        if code not in ABSENT:
             self._since = None
             return False
         now = self._clock.monotonic()
@@ -381,7 +367,7 @@ class TransactionalWriter:
                 rights=replace(self._needed, topic=topic),
             )
         if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):
-            is_remade = topic == self._settings.marker_topic and cause.code() in _TOPIC_UNKNOWN
+            is_remade = topic == self._settings.marker_topic and cause.code() in ABSENT
             raise KAFKA_PUBLISH_REFUSED(
                 vertex=self._settings.vertex,
                 writer=self._index,

@@ -14,7 +14,6 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import (
     Message,
     MessageEncoder,
@@ -36,6 +35,7 @@ from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.kafka.failures import Rights, is_refusal
 
 __all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
 

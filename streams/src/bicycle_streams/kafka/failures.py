@@ -1,18 +1,64 @@
-"""The missing right of a refused request: resource and operation of Kafka's ACLs.
+"""Kinds of Kafka's errors: outages, refusals with the missing right, absent topics, fences.
 
-Brokers only report the kind of resource (a topic, a transactional id); its name and the intended
-operation are known to the caller. This module sends no request.
+Brokers only report the kind of a refused resource (a topic, a transactional id); its name and the
+intended operation are known to the caller.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bicycle_streams.tls_failures import tls_hint
 
+ABSENT: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+"""Codes of an unknown topic or partition; also of a partition without a leader, see ``is_known``.
+"""
+FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""Codes of a producer whose transactional id another producer has."""
+_OUTAGES = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,  # A broker that stops in good order leaves the metadata.
+        KafkaError._NODE_UPDATE,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._RETRY,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError._NOENT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
 _REFUSALS: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,
@@ -29,10 +75,41 @@ _CLIENT_PROPERTIES = "the properties ssl.certificate.location and ssl.key.locati
 _CHECK_LOGIN = "check user, password and certificates"
 
 
+def plain_error(error: Any) -> Any:
+    """Return the error of the client inside an exception; another error as it is."""
+    return error.args[0] if isinstance(error, KafkaException) and error.args else error
+
+
+def reason_of(error: Exception | KafkaError) -> str:
+    """Return the text of an error, with its name in Kafka."""
+    plain = plain_error(error)
+    if isinstance(plain, KafkaError):
+        return f"{plain.str().strip()} ({plain.name()})"
+    return str(plain).strip()
+
+
 def is_refusal(error: KafkaException | KafkaError) -> bool:
     """Return whether credentials or rights are the cause, so waiting does not help."""
-    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    plain = plain_error(error)
     return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
+
+
+def is_outage(error: KafkaError) -> bool:
+    """Return whether an error goes away by itself once a broker is there."""
+    return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
+
+
+def is_known(client: Consumer, partition: TopicPartition, *, timeout_s: float) -> bool:
+    """Return whether the brokers know a partition, with or without a leader.
+
+    A partition without a leader is unknown to the client, like a removed one, and would remain so
+    for minutes. A request for the topic by name makes the client look again.
+
+    Raises:
+        KafkaException: no broker answers in time.
+    """
+    topic = client.list_topics(partition.topic, timeout=timeout_s).topics[partition.topic]
+    return partition.partition in topic.partitions
 
 
 def is_of_group(error: KafkaError) -> bool:
