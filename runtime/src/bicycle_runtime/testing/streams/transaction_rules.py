@@ -19,6 +19,7 @@ from bicycle_streams import (
 __all__ = ["TransactionRules"]
 
 _GROUP = "g"
+_SILENCE_S = 1.0
 _SHARED_COUNT = 60
 
 
@@ -43,7 +44,7 @@ class TransactionRules(CaseRules):
             consumer = await _resume(streamer, source)
             async with producer.transaction(consumer):
                 await _copy(consumer, producer, 2)
-                assert await _read_committed(streamer, target) == []
+                await _require_silence(streamer, target)
                 assert await _next_of_group(streamer, source) == 0
             assert await _read_committed(streamer, target) == [0, 1]
             assert await _next_of_group(streamer, source) == 2
@@ -173,6 +174,15 @@ async def _read_committed(streamer: Streamer, key: str) -> list[int]:
     found = [int(message.payload) async for message in consumer]
     await consumer.end()
     return found
+
+
+async def _require_silence(streamer: Streamer, key: str) -> None:
+    """Check that no message of a stream is readable; a read to the end would wait for it."""
+    consumer = await streamer.create_consumer(key, start="earliest")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(_SILENCE_S):
+            await consumer.next()
+    await consumer.end()
 
 
 async def _next_of_group(streamer: Streamer, key: str) -> int:
