@@ -46,6 +46,7 @@ STAND_ALONE = frozenset(
         "bicycle_streams.cli.stream_page",
         "connectors.builtin",
         "connectors.files.zstd",
+        "connectors.kafka.idle_rest",
         "connectors.stream_clients.losses",
         "connectors.stream_clients.sent",
         "extraction.loading",
