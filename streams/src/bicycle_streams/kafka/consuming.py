@@ -25,7 +25,7 @@ from bicycle_streams.errors import StreamEndedError, StreamError
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.errors import READ_FAILED, TRANSACTION_LEFT_UNREAD
 from bicycle_streams.kafka.failures import is_outage
-from bicycle_streams.kafka.renewing import Silence, close_behind
+from bicycle_streams.kafka.silence import Silence, close_behind
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.thread_consuming import ThreadConsumer
 
@@ -181,7 +181,7 @@ class KafkaConsumer(ThreadConsumer):
         return items
 
     def _end_or_wait(self) -> None:
-        """End the stream, unless messages are left before the ends that were found here first.
+        """End the stream, unless messages are left before the ends found first.
 
         Such messages came meanwhile, or belong to a transaction that is open.
 

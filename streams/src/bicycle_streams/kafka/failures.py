@@ -1,4 +1,4 @@
-"""Kinds of Kafka's errors: outages, refusals with the missing right, absent topics, fences.
+"""Kinds of Kafka's errors: outages, refusals, absent topics, fences.
 
 Brokers only report the kind of a refused resource (a topic, a transactional id); its name and the
 intended operation are known to the caller.

@@ -2,7 +2,7 @@
 
 They go through a consumer that has no partitions (see ``bicycle_streams.kafka.offsets``). A missing
 answer because no broker is there is a ``ClusterSilentError``: the caller asks again later. After
-long silence, another client asks (``bicycle_streams.kafka.renewing``).
+long silence, another client asks (``bicycle_streams.kafka.silence``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bicycle_streams.kafka.failures import (
     is_refusal,
 )
 from bicycle_streams.kafka.offsets import EARLIEST, LATEST, ask_offsets
-from bicycle_streams.kafka.renewing import Silence, close_behind
+from bicycle_streams.kafka.silence import Silence, close_behind
 
 __all__ = ["Cluster", "ClusterSilentError", "IdentityQuery", "OffsetQuery"]
 

@@ -8,7 +8,7 @@ behind its end. Nothing is remembered beyond messages that the broker can send a
 
 A consumer that was not read from for a second fetches nothing more until it is.
 
-A silent client is replaced, ever less often (``bicycle_streams.kafka.renewing``).
+A silent client is replaced, ever less often (``bicycle_streams.kafka.silence``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import ABSENT, Rights, is_known, is_of_group, is_outage
-from bicycle_streams.kafka.renewing import Silence, close_behind
+from bicycle_streams.kafka.silence import Silence, close_behind
 
 __all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 

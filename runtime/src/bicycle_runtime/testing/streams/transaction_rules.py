@@ -177,7 +177,7 @@ async def _read_committed(streamer: Streamer, key: str) -> list[int]:
 
 
 async def _require_silence(streamer: Streamer, key: str) -> None:
-    """Check that no message of a stream is readable; a read to the end would wait for it."""
+    """Check that no message is readable; a read to the end would wait for one."""
     consumer = await streamer.create_consumer(key, start="earliest")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(_SILENCE_S):
