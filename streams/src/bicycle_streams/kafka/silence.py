@@ -37,7 +37,7 @@ class Silence:
         self._limit_s = self._after_s
 
     def is_over_limit(self) -> bool:
-        """Return whether to replace the client now; then the silence begins anew."""
+        """Return whether to replace the client now; then the silence begins again."""
         now_s = self._clock.monotonic()
         if now_s - self._since_s < self._limit_s:
             return False
