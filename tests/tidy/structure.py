@@ -140,6 +140,15 @@ def _targets(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
+def line_count() -> int:
+    """Return the lines of the runtime and of the toolkit together."""
+    return sum(
+        len(path.read_text(encoding="utf-8").splitlines())
+        for sources in (SOURCES, ROOT / "streams/src")
+        for path in sources.rglob("*.py")
+    )
+
+
 def files_of_kinds() -> dict[str, set[str]]:
     """Return, for each kind of operator, the files of SDK and runtime that name it."""
     found: dict[str, set[str]] = {kind.name: set() for kind in OperatorKind}

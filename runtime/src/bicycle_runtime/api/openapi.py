@@ -13,8 +13,6 @@ from bicycle_runtime.api.route import EVENT_STREAM, QUERY_BOUNDS, TEXT, Route
 from bicycle_runtime.api.routes import ROUTES, served_paths
 from bicycle_runtime.api.shapes import ErrorAnswer
 
-__all__ = ["document", "paths_of"]
-
 _REF = "#/components/schemas/{name}"
 _REASONS = {
     200: "success", 201: "created", 202: "started; the response is the operation",

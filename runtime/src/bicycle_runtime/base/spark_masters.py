@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["Masters", "master_status"]
-
 _SUCCESS = 200
 _BYTES_MAX = 16 << 20
 _SCHEME = "spark://"

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from bicycle_runtime.base.extensions import Extension, own_and_offered
 
-__all__ = ["EXTENSION_SECTION", "Command", "CommandOffer", "CommandTable", "command_table"]
-
 EXTENSION_SECTION = "Extensions"
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _FIELDS = ("location", "summary", "section")

@@ -18,8 +18,6 @@ from bicycle_streams.cli.root import CONTEXT, EXIT_CODES, JSON_HELP, PROGRAM, Co
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["RootGroup", "main"]
-
 
 @cache
 def _own_commands() -> CommandTable:

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.formats.registry import default_formats
 
-__all__ = ["Connector", "Direction", "connector_names", "find_connector", "format_names"]
+__all__ = ["ConnectorDescription", "Direction", "connector_names", "find_connector", "format_names"]
 
 Direction = Literal["source", "sink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connector:
+class ConnectorDescription:
     """A connector: its options, and whether records of a source have event times."""
 
     name: str
@@ -29,7 +29,7 @@ class Connector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
+class UndeclaredOptions:
     """The options of a connector that does not declare any."""
 
 
@@ -40,7 +40,7 @@ def connector_names(direction: Direction) -> list[str]:
 
 
 @cache
-def find_connector(direction: Direction, name: str) -> Connector:
+def find_connector(direction: Direction, name: str) -> ConnectorDescription:
     """Import a connector and return its description.
 
     Raises:
@@ -48,8 +48,8 @@ def find_connector(direction: Direction, name: str) -> Connector:
     """
     registry = default_registry()
     found: Any = registry.source_class(name) if direction == "source" else registry.sink_class(name)
-    options_class: type[Any] = getattr(found, "options_class", NoOptions)
-    return Connector(
+    options_class: type[Any] = getattr(found, "options_class", UndeclaredOptions)
+    return ConnectorDescription(
         name=name,
         options_class=options_class,
         about=(options_class.__doc__ or "").partition("\n\n")[0],

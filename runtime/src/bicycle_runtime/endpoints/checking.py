@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.endpoints.positions import KeyPath, Position, Positions
+from bicycle_runtime.endpoints.positions import KeyPath, Position, TextPositions
 from bicycle_runtime.endpoints.value_checks import (
     WRONG,
     aliases_of,
@@ -83,7 +83,7 @@ class Checks:
             ``listing`` and ``problems``.
     """
 
-    def __init__(self, document: Positions, invalid: Callable[..., BicycleError]) -> None:
+    def __init__(self, document: TextPositions, invalid: Callable[..., BicycleError]) -> None:
         self.document = document
         self._invalid = invalid
         self.problems: list[Problem] = []

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from bicycle_runtime.endpoints.catalog import Connector, format_names
+from bicycle_runtime.endpoints.catalog import ConnectorDescription, format_names
 from bicycle_runtime.endpoints.values import (
     ColumnWord,
     Scalar,
@@ -70,7 +70,7 @@ class ConnectorKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     more_formats: ClassVar[tuple[str, ...]] = ()
     option_names: ClassVar[tuple[str, ...]] = ()
     all_options: ClassVar[frozenset[str]] = frozenset()
-    connector: ClassVar[Connector]
+    connector: ClassVar[ConnectorDescription]
 
     def value_of(self, name: str) -> Any:
         """Return the value of an option, or None without a value."""
@@ -88,7 +88,7 @@ class ConnectorKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 
 def keys_of_connector(
     name: str,
-    connector: Connector,
+    connector: ConnectorDescription,
     base: type[ConnectorKeys],
     *,
     more: Sequence[tuple[Any, ...]] = (),

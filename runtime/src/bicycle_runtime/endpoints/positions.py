@@ -14,7 +14,7 @@ class Position(NamedTuple):
     column: int
 
 
-class Positions(Protocol):
+class TextPositions(Protocol):
     """A text whose keys and values have positions."""
 
     @property

@@ -11,22 +11,6 @@ from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes, with_unit
 from bicycle_sdk.secrets import Secret
 
-__all__ = [
-    "ColumnWord",
-    "Duration",
-    "FieldType",
-    "Positive",
-    "Scalar",
-    "Text",
-    "client_properties",
-    "column_pairs",
-    "describe",
-    "duration_ms",
-    "list_items",
-    "option_duration_ms",
-    "size_bytes",
-]
-
 Duration = Annotated[
     str | int | float,
     Meta(

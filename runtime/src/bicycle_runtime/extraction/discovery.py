@@ -23,8 +23,6 @@ from bicycle_sdk.entry_points import entry_lines
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 
-__all__ = ["InstalledPlugins", "PluginRef", "RefusedPlugin", "discover"]
-
 _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(?:\[[^\]]*\])?")
 
 

@@ -30,9 +30,6 @@ from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import OptionError
 
-__all__ = ["Home", "JobFolder", "JobLocation", "checkpoint_of", "locate_job"]
-
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 

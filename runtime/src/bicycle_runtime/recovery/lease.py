@@ -44,8 +44,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
-
 _LOG = logging.getLogger(__name__)
 WATCH_BEATS = 4
 _LOOKS_PER_BEAT = 4

@@ -13,8 +13,6 @@ from bicycle_runtime.base.processes import is_alive, start_ticks
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["address_file", "read_address", "service_folder", "write_address"]
-
 
 def service_folder(home: Home) -> Path:
     """Return the folder of the service in a home."""

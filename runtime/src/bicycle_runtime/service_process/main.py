@@ -35,8 +35,6 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure
 
-__all__ = ["keep_pauses_short", "main", "run_service"]
-
 _DOORS = Doors()
 _GARBAGE_LIMITS = (10_000, 20, 100)
 _TURN_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms is usual.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.watching.summaries import JobSummary
 
-__all__ = ["PageOf", "Site", "SitePage", "StaticFiles", "now_ms"]
-
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

@@ -43,8 +43,6 @@ from bicycle_runtime.webui.pages.plugins import (
 from bicycle_runtime.webui.pages.streams import streams_live, streams_page
 from bicycle_runtime.webui.rendering import Site, SitePage
 
-__all__ = ["PAGES", "page_routes"]
-
 _TABS = [
     page
     for tab in TABS

@@ -11,8 +11,6 @@ from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.addresses import WILDCARD, StreamUrl
 from bicycle_streams.errors import StreamError
 
-__all__ = ["address_error", "check_tls", "url_of"]
-
 
 def url_of(
     spec: ConnectorSpec, address: str, protocols: Collection[str], *, is_one: bool = False

@@ -14,20 +14,6 @@ from bicycle_runtime.contract import BadRecord
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.messages import Message
 
-__all__ = [
-    "AwayError",
-    "ChangedError",
-    "Cut",
-    "Extent",
-    "KeyTypeError",
-    "RefusedError",
-    "StreamInput",
-    "StreamOutput",
-    "cut_of",
-    "shard_name",
-    "stream_in",
-]
-
 
 class AwayError(Exception):
     """The backend cannot be asked now, and may be later; never leaves this package."""

@@ -11,8 +11,6 @@ from bicycle_sdk.stream_options import PublishedOptions, ReceivedOptions, Stream
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.options import TlsOptions
 
-__all__ = ["ClientTls", "codec_of", "tls_options"]
-
 
 def codec_of(
     spec: ConnectorSpec, options: StreamSourceOptions | PublishedOptions | ReceivedOptions

@@ -44,8 +44,6 @@ from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.stream_options import PublishedOptions, StreamSinkOptions
 
-__all__ = ["PayloadWriterFactory", "StreamSink"]
-
 _SIZE = Struct(">I")
 
 

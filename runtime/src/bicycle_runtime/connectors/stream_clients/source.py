@@ -49,8 +49,6 @@ from bicycle_sdk.logging import log_event
 from bicycle_sdk.stream_options import StreamSourceOptions
 from bicycle_streams.messages import Message
 
-__all__ = ["StreamReader", "StreamSource", "decoded_batch"]
-
 _LOG = logging.getLogger(__name__)
 _POLL_MS = 50
 

@@ -66,8 +66,6 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.logging import log_event
 
-__all__ = ["EpochLoop"]
-
 _LOG = logging.getLogger(__name__)
 
 

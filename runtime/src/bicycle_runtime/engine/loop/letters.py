@@ -17,8 +17,6 @@ from bicycle_runtime.operators.tasks.orders import LetterOrder
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["LetterLoop", "letter_order", "replay_letters"]
-
 _COMBINE = "-combine"
 
 

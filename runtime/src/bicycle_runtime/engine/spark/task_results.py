@@ -14,11 +14,6 @@ from py4j.java_collections import ListConverter, MapConverter
 from pyspark.accumulators import AccumulatorParam
 from pyspark.traceback_utils import SCCallSiteSync
 
-__all__ = [
-    "ResultBox", "TaskResults", "broadcast_to_jobs", "divide", "hold_environment",
-    "look_up_classes",
-]  # fmt: skip
-
 _Left: TypeAlias = "list[tuple[int, list[bytes]]]"
 
 _TIMEOUT_MS = 10**13

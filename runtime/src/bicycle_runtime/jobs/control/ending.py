@@ -32,8 +32,6 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["cancel_job", "drain_job", "pause_job", "publish_remaining", "stop_job"]
-
 _END_RESERVE_MS = 10_000
 _STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the time for stopping.
 _STUCK_MIN_MS = 5_000

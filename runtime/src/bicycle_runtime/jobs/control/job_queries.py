@@ -10,8 +10,6 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["end_lost", "is_supervised", "job_status", "list_jobs", "lost_error"]
-
 
 def list_jobs(home: Home) -> list[JobStatus]:
     """Return the status of every known job, the newest first.

@@ -21,8 +21,6 @@ from bicycle_runtime.layouts.paths import EPOCHS
 from bicycle_runtime.recovery.errors import CHECKPOINT_GONE
 from bicycle_runtime.recovery.history import EpochHistory
 
-__all__ = ["PreviousRun", "job_locks", "last_status", "require_checkpoint"]
-
 
 @dataclass(frozen=True, slots=True)
 class PreviousRun:

@@ -19,8 +19,6 @@ from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.clock import Clock
 
-__all__ = ["PrunedJob", "prune_jobs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedJob:

@@ -29,8 +29,6 @@ from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import option
 
-__all__ = ["CANCEL", "DRAIN", "PAUSE", "STOP", "SUSPEND", "StopOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOptions(SavepointOptions):

@@ -12,8 +12,6 @@ from bicycle_runtime.jobs.operations.operation import (
     Result,
 )
 
-__all__ = ["RESUME"]
-
 
 def _check(call: OperationCall, options: NoOptions) -> NoOptions:
     resumed_request(call.home, call.job)

@@ -11,8 +11,6 @@ from bicycle_runtime.jobs.operations.rescale import RESCALE
 from bicycle_runtime.jobs.operations.resume import RESUME
 from bicycle_runtime.jobs.operations.savepoint import DELETE_SAVEPOINT, RESTORE, SAVEPOINT
 
-__all__ = ["JOB_OPERATIONS"]
-
 # The order is that of the buttons on a job's page.
 JOB_OPERATIONS: Mapping[str, OperationKind] = {
     kind.name: kind

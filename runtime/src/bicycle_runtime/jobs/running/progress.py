@@ -41,8 +41,6 @@ from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["JobProgress"]
-
 _LOG = logging.getLogger(__name__)
 _WRITE_INTERVAL_S = 0.5
 _LOG_INTERVAL_S = 5.0

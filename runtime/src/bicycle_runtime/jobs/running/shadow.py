@@ -29,8 +29,6 @@ from bicycle_runtime.recovery.copying import folder_of
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["follow_job"]
-
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.02
 

@@ -34,8 +34,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure, log_event
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["DriverProcess", "Supervisor", "main"]
-
 _LOG = logging.getLogger(__name__)
 _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT})

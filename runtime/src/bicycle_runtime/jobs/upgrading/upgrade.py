@@ -52,12 +52,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.options import check, option
 
-__all__ = [
-    "UpgradeOptions",
-    "plan_upgrade",
-    "upgrade_job",
-]
-
 _PLANNING = "bicycle_runtime.jobs.upgrading.planning"  # The program that makes the plan.
 _PLANNING_TIMEOUT_S = 300
 _POLL_S = 0.1

@@ -51,8 +51,6 @@ from bicycle_runtime.operators.columnar.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_sdk.windows import SessionWindows
 
-__all__ = ["ColumnFold", "ColumnPartials", "KeyedFrame", "Partials"]
-
 _ROWS_MAX = 1 << 18  # rows that are held back at most; then their fold travels
 _KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
 # hot path: columns cost 50 us a block and no more, contents 4 us each, of which keys have few.

@@ -21,11 +21,6 @@ from bicycle_runtime.operators.columnar.arrays import (
 from bicycle_runtime.operators.columnar.vectors import TextVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
-__all__ = [
-    "KeyCodes", "Keys", "PackedKeys", "PackedValues", "are_alike", "key_column", "ordered",
-    "packed_keys", "ranks_of", "unpacked_keys", "unpacked_values", "values_array", "values_packer",
-]  # fmt: skip
-
 PackedValues = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
 PackedKeys = tuple[bool, list[PackedValues]]  # whether they are tuples, and each part of them
 _CODE_BITS = 31

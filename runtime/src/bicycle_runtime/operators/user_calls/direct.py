@@ -15,8 +15,6 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-__all__ = ["direct"]
-
 _WAITS = frozenset({"SEND", "YIELD_VALUE"})
 _BEFORE = frozenset({"COPY_FREE_VARS", "MAKE_CELL"})
 _START = ("RETURN_GENERATOR", "POP_TOP")

@@ -14,8 +14,6 @@ from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
-__all__ = ["complete_end", "due_rules", "window_settings"]
-
 
 def complete_end(plan: WindowPlan, watermark: int) -> int:
     """Return the latest end at which a window is complete.

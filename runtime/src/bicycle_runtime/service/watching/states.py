@@ -19,8 +19,6 @@ from typing import Literal
 
 from bicycle_runtime.jobs.status import JobState, JobStatus
 
-__all__ = ["FOLLOWERS", "INTENTS", "Intent", "State", "shown_state", "steps"]
-
 Intent = Literal["stop", "drain", "suspend", "pause", "cancel"]
 INTENTS: tuple[Intent, ...] = typing.get_args(Intent)
 

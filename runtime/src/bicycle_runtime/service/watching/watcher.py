@@ -40,8 +40,6 @@ from bicycle_runtime.service.watching.summaries import Dismissal, KnownJob, summ
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Intents", "Watcher", "step_times"]
-
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _SAMPLE_S = 5

@@ -25,11 +25,6 @@ from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.options import describe
 
-__all__ = [
-    "ACTIONS", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page", "fits", "form_facts",
-    "upgrade_do", "upgrade_page",
-]  # fmt: skip
-
 _BULK_MAX = 500
 _ENDING = (State.STOPPING, State.CANCELING, State.FAILING)
 
