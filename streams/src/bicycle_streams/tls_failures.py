@@ -29,6 +29,11 @@ def tls_hint(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT
     text = error if isinstance(error, str) else " ".join(map(str, _causes(error)))
     found = text.lower().replace("_", " ")
     for marks, advice in (
+        (
+            ("broker certificate could not be verified",),  # The client of Kafka hides the reason.
+            f"the certificate of the broker has expired, names another host, or is not trusted: "
+            f"compare it with the address, and {ca} with its authority",
+        ),
         (("certificate has expired",), "the certificate of the server has expired: renew it there"),
         (("not yet valid",), "the certificate of the server is not valid yet: compare the clocks"),
         (

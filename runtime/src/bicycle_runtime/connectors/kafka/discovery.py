@@ -102,7 +102,11 @@ class Discovery:
             if self._is_wanted(partition_of(shard)[0]):
                 self._progress.resume(shard)
         if not self._was_blank:
-            self.look()
+            try:
+                self.look()
+            except ClusterSilentError as error:
+                self._raise_refusal(error)
+                raise
             return
         waits = SystemClock()  # Real time passes in real requests.
         deadline_s = waits.monotonic() + self._options.connect_timeout_ms / 1_000
@@ -111,8 +115,7 @@ class Discovery:
                 self.look()
                 return
             except ClusterSilentError as error:
-                if error.refusal is not None:
-                    raise self._cluster.error(error.refusal, "the connection") from None
+                self._raise_refusal(error)
                 if waits.monotonic() > deadline_s:
                     raise KAFKA_UNREACHABLE(
                         vertex=self._vertex,
@@ -120,6 +123,11 @@ class Discovery:
                         waited_ms=self._options.connect_timeout_ms,
                         reason=error.reason,
                     ) from None
+
+    def _raise_refusal(self, error: ClusterSilentError) -> None:
+        """Raise our error if a certificate or the login was refused."""
+        if error.refusal is not None:
+            raise self._cluster.error(error.refusal, "the connection") from None
 
     def is_due(self) -> bool:
         """Return whether it is time to look."""
