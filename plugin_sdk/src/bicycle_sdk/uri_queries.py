@@ -87,6 +87,8 @@ class Query:
         found: dict[str, Any] = {}
         for key, text in self._values.items():
             name = names.get(key, key)
+            if key in self._used:
+                continue
             if name not in known:
                 raise self._unknown(key, known, names)
             if name in found:
@@ -98,30 +100,6 @@ class Query:
         """Return an option as it is; None when it is not given."""
         self._used.append(name)
         return self._values.get(name)
-
-    def flag(self, name: str) -> bool:
-        """Return an option that is true or false; false when it is not given."""
-        text = self.text(name)
-        if text is not None and text not in _BOOLS:
-            raise address_error(
-                f"option {name!r} is {text!r}", "give true or false", call=self.call
-            )
-        return text is not None and _BOOLS[text]
-
-    def number(self, name: str) -> int | None:
-        """Return an option that is a whole number."""
-        text = self.text(name)
-        if text is not None and not (text.isascii() and text.isdigit()):
-            raise address_error(
-                f"option {name!r} is {text!r}", "give a whole number", call=self.call
-            )
-        return None if text is None else int(text)
-
-    def require_all_used(self) -> None:
-        """Refuse options that the source does not have."""
-        for name in self._values:
-            if name not in self._used:
-                raise self._unknown(name, self._used, ())
 
     def _unknown(self, name: str, known: Collection[str], more: Collection[str]) -> Exception:
         near = difflib.get_close_matches(name, [*known, *more], n=1)

@@ -1,8 +1,6 @@
 """Sources from a URI: ``kafka://broker:9092/orders?group=readers``.
 
-The scheme names the kind of stream, the rest its place, the query its options. A URI has the
-settings that most jobs need; the calls of the environment and the builders have more. Nothing is
-opened here.
+The scheme names the connector, the rest its address, the query its options. Nothing is opened here.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from bicycle_sdk import connectors, stream_options
+from bicycle_sdk import stream_options
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.formats import Format
 from bicycle_sdk.installed import installed_options
@@ -22,6 +20,14 @@ from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.kafka.queries import read_properties
 from bicycle_sdk.options import describe
 from bicycle_sdk.sinks.addresses import is_stream_file, socket_address
+from bicycle_sdk.sources.files import (
+    CsvFileSourceOptions,
+    JsonlFileSourceOptions,
+    ParquetFileSourceOptions,
+    TextFileSourceOptions,
+)
+from bicycle_sdk.sources.samples import GeneratorSourceOptions
+from bicycle_sdk.sources.sockets import SocketSourceOptions
 from bicycle_sdk.uri_queries import Query, address_error, read_connector
 
 __all__ = ["source_from_uri"]
@@ -78,10 +84,7 @@ def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
     if is_stream_file(parts):
         found = stream_options.FileStreamSourceOptions
     elif parts.scheme in _SCHEMES and not (found and parts.path.strip("/")):
-        query = Query(parts)
-        source = _SCHEMES[parts.scheme](parts, query, record_type)
-        query.require_all_used()
-        return source
+        return _SCHEMES[parts.scheme](parts, Query(parts), record_type)
     if found is None and parts.scheme:
         found = installed_options("source", parts.scheme)
     if found is None:
@@ -105,18 +108,19 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
     for suffix in _COMPRESSED:
         name = name.removesuffix(suffix)
     format = query.text("format") or _FORMATS.get(PurePath(name).suffix, "")
-    follow, field = query.flag("follow"), query.text("timestamp_field")
-    if format == "text" and field is None:
-        return connectors.text_file_source(path, follow=follow)
-    typed = _TYPED_FILES.get(format)
-    if typed is None:
+    options_class = _FILES.get(format)
+    if options_class is None:
         problem = (
             f"option 'format' is {format!r}" if format else f"{name!r} does not identify a format"
         )
-        if format == "text":
-            problem = "a line of text has no fields for 'timestamp_field'"
-        raise address_error(problem, f"add ?format= with one of text, {', '.join(_TYPED_FILES)}")
-    return typed(path, follow=follow, record_type=record_type or dict, timestamp_field=field)
+        raise address_error(problem, f"add ?format= with one of {', '.join(_FILES)}")
+    is_text = format == "text"  # Lines have neither fields nor another type.
+    in_address = ("path", "timestamp_field") if is_text else ("path",)
+    options = query.options(describe(options_class), in_address)
+    if not is_text:
+        options["record_type"] = record_type or dict
+    source: SourceDescriptor[Any] = options_class(path, **options).build_connector()
+    return source
 
 
 def _kafka(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any]:
@@ -139,20 +143,20 @@ def _socket(parts: SplitResult, query: Query, _record_type: Any) -> SourceDescri
         hint = "use socket://127.0.0.1:9999/KEY to connect; it has no journal by default"
         raise address_error("a listening socket always has a journal", hint)
     host, port = socket_address(parts)
-    return connectors.socket_source(host=host, port=port)
+    options = query.options(describe(SocketSourceOptions), ("host", "port"))
+    return SocketSourceOptions(host=host, port=port, **options).build_connector()
 
 
 def _generator(_parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
-    rate_ms = query.number("rate_ms")
-    return connectors.generator_source(
-        rate_ms=100 if rate_ms is None else rate_ms, count=query.number("count")
-    )
+    options = query.options(describe(GeneratorSourceOptions))
+    return GeneratorSourceOptions(**options).build_connector()
 
 
-_TYPED_FILES: Mapping[str, Callable[..., SourceDescriptor[Any]]] = {
-    "jsonl": connectors.jsonl_file_source,
-    "csv": connectors.csv_file_source,
-    "parquet": connectors.parquet_file_source,
+_FILES: Mapping[str, Any] = {
+    "text": TextFileSourceOptions,
+    "jsonl": JsonlFileSourceOptions,
+    "csv": CsvFileSourceOptions,
+    "parquet": ParquetFileSourceOptions,
 }
 _CLASSES: tuple[Any, ...] = (
     stream_options.PulsarSourceOptions,
@@ -162,7 +166,7 @@ _CLASSES: tuple[Any, ...] = (
     stream_options.SocketStreamSourceOptions,
 )
 _STREAMS = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
-# Sources whose options are in calls.
+# Schemes whose path or format selects the connector.
 _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]]] = {
     "file": _file,
     "socket": _socket,

@@ -61,7 +61,10 @@ def test_every_option_of_every_connector_is_a_key(direction, word):
              "segment_bytes": 1 << 20},
         ),
         ('kind = "stdio"\naddress = "stdio:///a"', {"address": "stdio:///a"}),
-        ('kind = "jsonl"\npath = "x"\nrecursive = true', {"path": "x", "recursive": True}),
+        (
+            'kind = "jsonl"\npath = "x"\nrecursive = true',
+            {"path": "x", "follow": False, "recursive": True},
+        ),
         (
             'kind = "kafka"\nbrokers = "b:1"\ntopics = ["a", "b"]\ngroup_id = "g"\n'
             'start = "latest"\nvalue_format = "string"\ndiscovery_ms = "1m"',

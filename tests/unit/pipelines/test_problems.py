@@ -356,7 +356,7 @@ POSTGRES = GOOD.replace(
         (
             PARQUET,
             'partition_by = "field"',
-            "sink.partition_field must be set for folders by field",
+            "sink.partition_field: it must be set for folders by field",
         ),
         (
             PARQUET,
@@ -371,7 +371,7 @@ POSTGRES = GOOD.replace(
         (
             PARQUET,
             'partition_format = "day"',
-            "sink.partition_format is day; expected a date format",
+            "sink.partition_format: 'day' is not a date format",
         ),
         (PARQUET, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
         (PARQUET, 'compression = "lzma"', "unsupported sink.compression: lzma"),
@@ -389,15 +389,15 @@ POSTGRES = GOOD.replace(
             "sink.catalog contains a password",
         ),
         (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is not a column"),
-        (POSTGRES, 'delete_field = "key"', "sink.keys must be set: delete_field deletes by key"),
+        (POSTGRES, 'delete_field = "key"', "sink.keys: delete_field requires an upsert"),
         (DELTA, 'keys = ["kye"]', "sink.keys[0] is kye, which is not a column"),
         (DELTA, 'partition_by = ["x"]', "sink.partition_by[0] is x, which is not a column"),
         (DELTA, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
-        (ICEBERG, 'table = "clicks"', "sink.table is clicks; expected namespace.table"),
+        (ICEBERG, 'table = "clicks"', "sink.table: the table 'clicks' has no namespace"),
         (ICEBERG, 'table = "a.b"\ncatalog_password = "hunter2"', "is a secret; set its location"),
         (HTTP, 'secret_headers = { Authorization = "hunter2" }', "is a secret; set its location"),
-        (HTTP, 'body = "object"\nbatch_records = 2', "a body of one record requires 1"),
-        (CONSOLE, "rows = 3", "sink.rows applies to the format table"),
+        (HTTP, 'body = "object"\nbatch_records = 2', "record requires batch_records=1"),
+        (CONSOLE, "rows = 3", "sink.rows: rows applies to the format table"),
         (
             KAFKA_SINK,
             'properties = { "sasl.password" = "hunter2" }',

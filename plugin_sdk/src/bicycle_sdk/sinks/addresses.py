@@ -16,6 +16,7 @@ from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.kafka.queries import read_properties
 from bicycle_sdk.options import describe
+from bicycle_sdk.sinks.sockets import SocketSinkOptions
 from bicycle_sdk.uri_queries import Query, address_error, read_connector
 
 __all__ = ["is_stream_file", "sink_from_uri", "socket_address"]
@@ -50,10 +51,10 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
     if parts.scheme == "kafka":
         return _kafka(parts)
     if parts.scheme == "socket" and not parts.path.strip("/"):
-        query = Query(parts, call=_CALL)
         host, port = socket_address(parts, call=_CALL)
-        query.require_all_used()
-        return SinkDescriptor(connector_type="socket", properties={"host": host, "port": port})
+        query = Query(parts, call=_CALL)
+        options = query.options(describe(SocketSinkOptions), ("host", "port"))
+        return SocketSinkOptions(host=host, port=port, **options).build_connector()
     found = _SCHEMES.get(parts.scheme)
     if is_stream_file(parts):
         found = stream_options.FileStreamSinkOptions

@@ -14,7 +14,7 @@ from bicycle_runtime.endpoints.checking import Checks, check_address, check_secr
 from bicycle_runtime.endpoints.keys import ConnectorKeys, keys_of_connector
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.endpoints.values import describe
-from bicycle_sdk.connector_options import ConnectorOptions
+from bicycle_sdk.connector_options import SinkOptions, SourceOptions
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
 from bicycle_sdk.formats import Format
 from bicycle_sdk.options import declared_options, from_mapping
@@ -36,11 +36,13 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """The keys of a source or a sink.
 
     Attributes:
+        role: Source or sink.
         kind: The connector, if the kind has another name.
         client_names: Whether keys with a dot are properties of the client.
         needs: Groups of keys of which one must be set.
     """
 
+    role: ClassVar[Direction]
     kind: ClassVar[str] = ""
     client_names: ClassVar[bool] = False
     needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -61,7 +63,28 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         return format_with_schema(name, schema, call="format")
 
     def graph_properties(self) -> dict[str, Any]:
-        """Return the options as they are in the graph, with the schema of the format."""
+        """Return the options as they are in the graph, with derived defaults."""
+        options = self.options()
+        if options is None:
+            return self.given_properties()
+        return dict(options.build_connector().properties)
+
+    def options(self) -> SourceOptions[Any] | SinkOptions | None:
+        """Return the options as an object; None for a class that is not of the SDK."""
+        options_class = find_connector(self.role, self.connector_name).options_class
+        if not issubclass(options_class, SourceOptions | SinkOptions):
+            return None
+        found: SourceOptions[Any] | SinkOptions
+        found = from_mapping(options_class, self.given_properties())
+        return found
+
+    @property
+    def connector_name(self) -> str:
+        """The name of the connector."""
+        return self.connector.name
+
+    def given_properties(self) -> dict[str, Any]:
+        """Return the options of the text, with the schema of the format."""
         found, format = self.properties(), self.format_of_values()
         if format is not None:
             found["value_format"] = format.name
@@ -87,10 +110,8 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
     def _check_options(self, checks: Checks, path: KeyPath) -> None:
         """Note conflicts that the options class of the connector finds."""
-        options_class = self.connector.options_class
-        if checks.is_wrong(path) or not issubclass(options_class, ConnectorOptions):
-            return
-        for found in from_mapping(options_class, self.graph_properties()).conflicts():
+        options = None if checks.is_wrong(path) else self.options()
+        for found in () if options is None else options.conflicts():
             at = (*path, found.option)
             checks.note(at, f"{checks.label(at)}: {found.problem}; {found.hint}")
 

@@ -8,33 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+from bicycle_runtime.endpoints.catalog import Direction
 from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.endpoints.values import FieldType, describe
 from bicycle_runtime.pipelines.ends import EndKeys, Kinds
 from bicycle_runtime.pipelines.record_functions import PayloadSchema
 from bicycle_runtime.pipelines.values import NOTHING_NAMED
-from bicycle_sdk.connectors import SourceDescriptor, collection_source
+from bicycle_sdk.connector_options import SourceOptions
+from bicycle_sdk.connectors import collection_source
+from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.formats import Format, type_given_by
 
 _FORMAT_OF_FILES = Literal["jsonl", "csv", "parquet", "text"]
 _STARTS = ("earliest", "latest")
 _TIME_FIELD = "timestamp_field"
-# The type of records, where no option selects it.
-_RECORDS: Mapping[str, Any] = {
-    "csv": dict[str, str],
-    "generator": str,
-    "jsonl": dict[str, Any],
-    "parquet": dict[str, Any],
-    "postgres": dict[str, Any],
-    "socket": str,
-    "text": str,
-}
 
 
 class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The common keys of all sources."""
 
+    role: ClassVar[Direction] = "source"
     aliases: ClassVar[Mapping[str, str]] = {_TIME_FIELD: "time_field"}
     hidden: ClassVar[frozenset[str]] = frozenset({_TIME_FIELD})
 
@@ -69,11 +63,6 @@ class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
         """True if records get the topic, partition and offset of their message."""
         return False
 
-    @property
-    def connector_name(self) -> str:
-        """The name of the connector."""
-        return self.connector.name
-
     def source(self, *, with_times: bool = False) -> SourceDescriptor[Any]:
         """Return the source that they describe.
 
@@ -87,18 +76,19 @@ class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
             connector_type=self.connector_name,
             properties=properties,
             payloads=self.payloads(),
-            output_type=self.record_type(properties.get("value_format")),
+            output_type=self.record_type(properties),
         )
 
     def payloads(self) -> dict[str, Any]:
         """Return the objects of the source that are not JSON."""
         return {}
 
-    def record_type(self, format: str | None) -> Any:
+    def record_type(self, properties: Mapping[str, Any]) -> Any:
         """Return the type of records; a format of objects accepts no other values."""
-        if "value_format" not in self.all_options:
-            return _RECORDS.get(self.connector_name)
-        return type_given_by(format or "string") or dict
+        if "value_format" in self.all_options:
+            return type_given_by(properties.get("value_format", "string")) or dict
+        options = self.options()
+        return options.output_type() if isinstance(options, SourceOptions) else None
 
     def check(self, checks: Checks, path: KeyPath) -> None:
         """Note contradictions between the keys."""
@@ -155,8 +145,8 @@ class _Messages(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
             checks.word(start, _STARTS, at, what=checks.label(at))
         super().check(checks, path)
 
-    def record_type(self, format: str | None) -> Any:
-        return None if self.adds_message else super().record_type(format)
+    def record_type(self, properties: Mapping[str, Any]) -> Any:
+        return None if self.adds_message else super().record_type(properties)
 
 
 class _Records(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):

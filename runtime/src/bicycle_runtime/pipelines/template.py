@@ -9,7 +9,7 @@ _TOML = """\
 name = "{name}"
 
 [source]
-kind = "file"          # file, kafka, postgres, socket, generator, collection
+kind = "file"          # or any other source: kafka, redis, postgres, socket, …
 path = "events.jsonl"  # one JSON object a line
 time_field = "at"      # RFC 3339, or ms since 1970
 
@@ -24,7 +24,7 @@ size = "1m"
 count_by = "page"      # agg = "sum", agg_field = "price" adds up a field instead
 
 [sink]
-kind = "file"          # file, kafka, parquet, delta, iceberg, postgres, http, socket, console
+kind = "file"          # or any other sink: kafka, redis, delta, postgres, http, console, …
 out_dir = "counts"
 
 [[test]]
@@ -45,7 +45,7 @@ _YAML = """\
 name: {name}
 
 source:
-  kind: file          # file, kafka, postgres, socket, generator, collection
+  kind: file          # or any other source: kafka, redis, postgres, socket, …
   path: events.jsonl  # one JSON object a line
   time_field: at      # RFC 3339, or ms since 1970
 
@@ -60,7 +60,7 @@ ops:
   count_by: page      # agg: sum, agg_field: price adds up a field instead
 
 sink:
-  kind: file          # file, kafka, parquet, delta, iceberg, postgres, http, socket, console
+  kind: file          # or any other sink: kafka, redis, delta, postgres, http, console, …
   out_dir: counts
 
 test:
