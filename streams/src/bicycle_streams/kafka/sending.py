@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Client
 
+from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import ProducerEndedError, SendQueueFullError, StreamError
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.errors import NOT_DELIVERED
+from bicycle_streams.kafka.silence import Silence
 from bicycle_streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_streams.options import Durability
 from bicycle_streams.producing import Sender, Sent
@@ -23,6 +25,8 @@ __all__ = ["KafkaSender"]
 
 _Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # As the client takes them.
 _POLL_S = 0.1
+_SILENCE_S = 30.0
+_PROBE_S = 1.0
 _NO_PARTITION = "Kafka has no partition with this number"
 _DURABILITIES: dict[Durability, dict[str, Any]] = {
     "at-most-once": {"acks": "1", "retries": 0},
@@ -31,8 +35,21 @@ _DURABILITIES: dict[Durability, dict[str, Any]] = {
 }
 
 
+# Errors of messages that a replaced client had not delivered, and that are sent again: a message
+# in flight may have arrived, so it is sent again if a repetition is permitted.
+_SENT_AGAIN: dict[Durability, frozenset[int]] = {
+    "at-most-once": frozenset(),
+    "at-least-once": frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}),
+    "exactly-once": frozenset({KafkaError._PURGE_QUEUE}),
+}
+
+
 class KafkaSender(Sender):
     """A sender with one Kafka client; a separate thread receives delivery reports.
+
+    A client that reaches no broker for long is replaced (``silence``). The next one sends the
+    messages without a receipt again, as far as the durability permits; the others fail. A client
+    with a transactional id is not replaced: its transaction fails.
 
     Args:
         cluster: The cluster.
@@ -61,7 +78,13 @@ class KafkaSender(Sender):
             **_DURABILITIES[durability],
             **(own or {}),
         }
-        self._client = Client(cluster.settings(**settings))
+        self._settings = cluster.settings(**settings)
+        self._client = Client(self._settings)
+        self._left: Client | None = None  # The client before, until the next one or the end.
+        self._is_replaced = "transactional.id" not in self._settings
+        self._sent_again = _SENT_AGAIN[durability]
+        self._silence = Silence(SystemClock(), after_s=_SILENCE_S)
+        self._delivered_at_last = 0
         # Messages of topics of which we do not know yet whether they are there.
         self._waiting: dict[StreamKey, list[_Pending] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,8 +131,10 @@ class KafkaSender(Sender):
         if (self._shard_count > 1 and not with_shards) or not self._takes_batches(key):
             return super().copy_many(key, messages, with_shards=with_shards)
         self._require_room(len(messages))
-        batch = _Batch(self, key, len(messages))
-        produce, settle = self._client.produce, batch.settle
+        has_headers = any(each.headers for each in messages)
+        batch = _Batch(self, key, len(messages), has_headers=has_headers)
+        produce = self._client.produce
+        settle: Callable[[Any, Any], None] = batch.settle
         *earlier, last = messages
         taken = 0
         given: _Headers | None
@@ -269,14 +294,62 @@ class KafkaSender(Sender):
         """Receive delivery reports; on the thread of the sender."""
         with contextlib.suppress(KafkaException):  # Each message is told of what ends the client.
             self._client.poll(_POLL_S)
+        if self._is_replaced:
+            self._replace_if_deaf()
+
+    def _replace_if_deaf(self) -> None:
+        """Replace the client if it delivers nothing and reaches no broker."""
+        if self._left is not None:  # Another thread may just have sent a message through it.
+            self._take_back(self._left)
+        if self.delivered != self._delivered_at_last or not len(self._client):
+            self._delivered_at_last = self.delivered
+            self._silence.end()
+        elif self._silence.is_over_limit():
+            try:
+                self._client.list_topics(timeout=_PROBE_S)
+            except KafkaException:
+                self._left, self._client = self._client, Client(self._settings)
+
+    def _take_back(self, client: Client) -> None:
+        """Take all messages out of a client, which reports each of them as purged."""
+        if len(client):
+            client.purge()
+            with contextlib.suppress(KafkaException):
+                client.poll(_POLL_S)
+
+    def send_again(self, error: Any, message: Any, on_delivery: Any, headers: Any = None) -> bool:
+        """Send a message that a replaced client had; on the thread of the sender.
+
+        Returns:
+            Whether it was sent: it was not delivered for another reason, or may have arrived.
+        """
+        if error.code() not in self._sent_again or not self._is_replaced:
+            return False
+        _, time_ms = message.timestamp()
+        while True:
+            try:
+                self._client.produce(
+                    message.topic(), message.value(), key=message.key(), headers=headers,
+                    partition=message.partition(), timestamp=time_ms, on_delivery=on_delivery,
+                )  # fmt: skip
+            except BufferError:
+                self._client.poll(_POLL_S)
+            else:
+                return True
 
 
 class _Batch:
     """Messages that wait for their deliveries, and the receipt of the last one."""
 
-    __slots__ = ("_count", "_error", "_key", "_receipt", "_refused", "_sender", "_settled")
+    __slots__ = (
+        *("_count", "_error", "_has_headers", "_key", "_receipt", "_refused", "_sender"),
+        "_settled",
+    )
 
-    def __init__(self, sender: KafkaSender, key: StreamKey, count: int) -> None:
+    def __init__(
+        self, sender: KafkaSender, key: StreamKey, count: int, *, has_headers: bool = False
+    ) -> None:
+        self._has_headers = has_headers  # The client does not return those.
         self._sender = sender
         self._key = key
         self._count = count
@@ -285,10 +358,13 @@ class _Batch:
         self._receipt: Receipt | None = None
         self._error: StreamError | None = None
 
-    def settle(self, error: Any, message: Any) -> None:
+    def settle(self, error: Any, message: Any, again: Any = None) -> None:
         """Process Kafka's report of one message. Called on the thread of the sender."""
         sender = self._sender
         if error is not None:
+            is_whole = not self._has_headers
+            if is_whole and sender.send_again(error, message, again or self.settle):
+                return
             self._error = sender.refusal(self._key, error.str())
             self._settled += 1  # Who waits for it looks at the error then.
             sender.note(self._error)
@@ -304,7 +380,7 @@ class _Batch:
         if error is None:
             _, time_ms = message.timestamp()
             self._receipt = Receipt(self._key, message.partition(), message.offset(), time_ms)
-        self.settle(error, message)
+        self.settle(error, message, self.settle_last)
 
     def refuse(self, reasons: list[str]) -> None:
         """Note that the client did not take some of the messages."""
@@ -337,6 +413,9 @@ class _Pending:
         """Process Kafka's report. Called on the thread of the sender."""
         key = self.message.stream_key
         if error is not None:
+            headers = list(self.message.headers) or None
+            if self._sender.send_again(error, message, self.settle, headers):
+                return
             self._error = self._sender.refusal(key, error.str())
             self._sender.note(self._error)
             return
