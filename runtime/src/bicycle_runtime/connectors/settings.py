@@ -142,29 +142,6 @@ def secret_of(value: object) -> Secret | None:
     return None
 
 
-def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | None:
-    """Return the reference that an option holds, None where it is not given.
-
-    Args:
-        spec: The connector.
-        name: Of the option.
-        value: JSON of a ``Secret``.
-
-    Raises:
-        CONNECTOR_OPTION_WRONG: it is something else, which is not shown.
-    """
-    secret = secret_of(value)
-    if secret is not None or value is None:
-        return secret
-    raise CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name=name,
-        problem="it is not a reference to a secret (the value is not shown)",
-        hint="use Secret.env('NAME') or Secret.file('PATH')",
-    )
-
-
 def typed_path(spec: ConnectorSpec, path: str | os.PathLike[str], *, name: str = "path") -> str:
     """Return the path that an option means; ``name`` is that of the option.
 
