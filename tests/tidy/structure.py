@@ -24,6 +24,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
+from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk import StreamEnvironment, file_sink
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.graph import OperatorKind
@@ -165,6 +166,21 @@ def files_of_sinks() -> dict[str, set[str]]:
         names = re.compile(rf"\b({place.rpartition(':')[2]}|{word}_sink)\b")
         found[word] = {path for path, text in _texts() if names.search(text)}
     return found
+
+
+def files_of_operations() -> dict[str, set[str]]:
+    """Return, for each operation on jobs, the files that name it or import its row.
+
+    The word of an operation is also the word of other things, such as a request to the driver. The
+    module with the commands of operations is generated.
+    """
+    names = {kind.name: f"[\"']{kind.name}[\"']" for kind in JOB_OPERATIONS.values()}
+    rows = {kind.name: f"import .*\\b{kind.name.upper()}\\b" for kind in JOB_OPERATIONS.values()}
+    texts = [(path, text) for path, text in _texts() if "/operation_commands.py" not in path]
+    return {
+        name: {path for path, text in texts if re.search(f"{names[name]}|{rows[name]}", text)}
+        for name in names
+    }
 
 
 @cache

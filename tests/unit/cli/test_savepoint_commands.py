@@ -1,7 +1,10 @@
 """``bicycle savepoint``, ``stop`` and ``checkpoints`` on jobs that were made in process."""
 
+import subprocess
+
 import pytest
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 from bicycle_runtime.testing import Harness
@@ -142,3 +145,33 @@ def test_a_name_without_a_savepoint_is_refused(site):
 
 def test_draining_leaves_a_job_alone_that_has_ended(site):
     assert site.answer("stop", "shop", "--drain")["state"] == "STOPPED"
+
+
+def test_a_stop_with_a_savepoint_that_is_repeated_returns_the_savepoint_that_it_took(site):
+    words = ("stop", "shop", "--savepoint", "--name", "last")
+    first = site.answer(*words)["savepoint"]
+
+    assert site.answer(*words)["savepoint"] == first
+
+
+@pytest.mark.parametrize("to", [False, True])
+def test_a_stop_refuses_a_name_that_is_taken_before_the_job_ends(site, harness, tmp_path, to):
+    place = ("--name", "one", *(("--to", str(tmp_path / "to")) if to else ()))
+    site.answer("savepoint", "create", "shop", *place)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        driver = {"pid": process.pid, "pid_started": start_ticks(process.pid)}
+        site.put_job("shop", checkpoint=harness.storage.url, state=JobState.RUNNING, **driver)
+        refused = site.error("stop", "shop", "--savepoint", *place)[1]["code"]
+        is_running = process.poll() is None
+        process.kill()
+
+    assert (refused, is_running) == ("BIC-1523", True)
+
+
+def test_a_savepoint_of_the_name_of_another_epoch_is_not_taken_for_that_of_the_stop(
+    site, harness, url
+):
+    harness.push([("ada", 9)], source="records")
+    harness.run_epoch()
+
+    assert site.error("stop", "shop", "--savepoint", "--name", "one")[1]["code"] == "BIC-1523"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.watching.states import FOLLOWERS, State, shown_state, steps
+from bicycle_runtime.service.operations.kinds import KINDS
+from bicycle_runtime.service.watching.states import FOLLOWERS, Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.watcher import step_times
 from tests.unit.jobs.job_samples import status_of
 
@@ -17,6 +18,9 @@ GOING_ON = [state for state in State if not state.is_final]
 
 def shown(state=JobState.RUNNING, *, driven=True, supervised=True, **more):
     fields = {name: more.pop(name) for name in ("running_ms", "error") if name in more}
+    if "intent" in more:
+        kind = KINDS[more["intent"]]
+        more["intent"] = Intent(kind.name, kind.shown, kind.needs_running)
     status = status_of(state=state, **{"running_ms": 1, **fields})
     return shown_state(status, is_driven=driven, is_supervised=supervised, **more)
 
@@ -36,6 +40,9 @@ def shown(state=JobState.RUNNING, *, driven=True, supervised=True, **more):
         ({"intent": "cancel"}, State.CANCELING),
         ({"state": JobState.STOPPED}, State.STOPPED),
         ({"state": JobState.STOPPED, "intent": "suspend"}, State.STOPPING),
+        ({"state": JobState.STOPPED, "intent": "stop"}, State.STOPPED),
+        ({"state": JobState.PAUSED, "intent": "pause"}, State.STOPPING),
+        ({"state": JobState.PAUSED, "intent": "cancel"}, State.PAUSED),
         ({"state": JobState.STOPPED, "is_suspended": True}, State.SUSPENDED),
         ({"state": JobState.FINISHED, "is_suspended": True}, State.FINISHED),
         ({"state": JobState.FAILED, "intent": "stop"}, State.FAILED),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 import msgspec
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.operations import perform
-from bicycle_runtime.cli.parameters import declared_options, job_names
+from bicycle_runtime.cli.operations import add_operations
+from bicycle_runtime.cli.parameters import job_names
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
-from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.quantities import byte_text
 from bicycle_streams.cli.commands import CommandGroup, examples
 from bicycle_streams.cli.parameters import answers
@@ -22,7 +20,6 @@ __all__ = ["dlq_command"]
 
 _HEADINGS = ("letter", "time (UTC)", "operator", "error", "your code", "record", "size", "replayed")
 _SPARE_COLUMNS = ("size", "your code")
-_REPLAY = JOB_OPERATIONS["replay_letters"]
 
 
 @click.group(
@@ -100,20 +97,7 @@ def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
             click.echo(f"{name}: {value}")
 
 
-@dlq_command.command("replay", help=f"{_REPLAY.summary}\n\n{_REPLAY.help}",
-                     epilog=examples(*_REPLAY.examples))  # fmt: skip
-@click.argument("job", shell_complete=job_names)
-@click.argument("letters", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Replay all dead letters of the job.")
-@declared_options([info for info in _REPLAY.option_infos if info.name != "letters"])
-@service_options
-@answers
-def replay_command(
-    *, job: str, letters: tuple[str, ...], is_all: bool, as_json: bool, **given: Any
-) -> None:
-    if sum([bool(letters), given["operator"] is not None, is_all]) != 1:
-        raise click.UsageError("choose the letters: by name, with --operator UID, or with --all")
-    perform(_REPLAY, job, {**given, "letters": letters}, as_json=as_json)
+add_operations(dlq_command)
 
 
 def _row(letter: DeadLetter) -> tuple[str, ...]:

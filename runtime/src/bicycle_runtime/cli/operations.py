@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.parameters import declared_options, job_names
+from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, job_names
 from bicycle_runtime.cli.status_lines import show_status
 from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
@@ -33,14 +34,19 @@ def operation_command(kind: OperationKind) -> click.Command:
         help=f"{kind.summary}\n\n{kind.help}",
         epilog=examples(*kind.examples),
     )
-    @click.argument("job", shell_complete=job_names)
-    @_positional(kind)
+    @_arguments(kind)
     @declared_options([info for info in kind.option_infos if not _is_argument(kind, info)])
+    @_all_flag(kind)
     @service_options
     @answers
-    def command(*, job: str, as_json: bool, **given: Any) -> None:
+    def command(*, as_json: bool, job: str = "", is_all: bool = False, **given: Any) -> None:
         for each in kind.positional:
             given[each] = _either(each, given.pop(each + _VALUE), given.get(each))
+        if kind.selects and sum([is_all, *(bool(given[each]) for each in kind.selects)]) != 1:
+            words = [_argument_text(kind, each) for each in kind.selects]
+            raise click.UsageError(f"choose one of {', '.join(words)} or --all")
+        for each in kind.locations:
+            given[each] = _absolute(given[each])
         perform(kind, job, given, as_json=as_json)
 
     return command
@@ -75,24 +81,51 @@ def perform(
         click.echo(kind.report(job, result))
 
 
-def _positional(kind: OperationKind) -> Callable[[F], F]:
+def _arguments(kind: OperationKind) -> Callable[[F], F]:
     infos: dict[str, OptionInfo] = {info.name: info for info in kind.option_infos}
 
     def add(command: F) -> F:
         for each in reversed(kind.positional):
-            is_list = infos[each].is_list
+            info = infos[each]
             command = click.argument(
-                each + _VALUE, required=False, nargs=-1 if is_list else 1,
-                metavar="[NUMBER]" if "number" in infos[each].type_name else None,
-            )(command)  # fmt: skip
-        return command
+                each + _VALUE,
+                required=info.is_required,
+                nargs=-1 if info.is_list else 1,
+                metavar=_metavar(info),
+                shell_complete=complete_savepoint if each == "url" else None,
+            )(command)
+        return click.argument("job", shell_complete=job_names)(command) if kind.has_job else command
 
     return add
 
 
+def _all_flag(kind: OperationKind) -> Callable[[F], F]:
+    if not kind.selects:
+        return lambda command: command
+    return click.option("--all", "is_all", is_flag=True, help=kind.all_help)
+
+
+def _metavar(info: OptionInfo) -> str:
+    word = "NUMBER" if "number" in info.type_name else info.name.upper()
+    if info.is_required:
+        return word
+    return f"[{word}]..." if info.is_list else f"[{word}]"
+
+
 def _is_argument(kind: OperationKind, info: OptionInfo) -> bool:
-    """Return whether an option is an argument only: a list has no flag beside it."""
-    return info.is_list and info.name in kind.positional
+    """Return whether an option is an argument only: it has no flag."""
+    return info.name in kind.positional and (info.is_list or info.is_required)
+
+
+def _argument_text(kind: OperationKind, name: str) -> str:
+    return name.upper() if name in kind.positional else f"--{name.replace('_', '-')}"
+
+
+def _absolute(location: str | None) -> str | None:
+    """Return an absolute path, since a service has another working directory."""
+    if location is None or "://" in location:
+        return location
+    return str(Path(location).expanduser().absolute())
 
 
 def _either(name: str, positional: Any, flag: Any) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.operations import add_operations, perform
-from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, job_names
+from bicycle_runtime.cli.parameters import complete_savepoint, job_names
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
@@ -162,34 +161,6 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
         answer_json({"url": storage.url})
     else:
         click.echo(f"removed {storage.url}")
-
-
-@savepoint_command.command(
-    "restore",
-    epilog=examples(
-        "bicycle savepoint restore savepoints/v1 --checkpoint-dir cp --name wordcount",
-    ),
-)
-@click.argument("url", shell_complete=complete_savepoint)
-@declared_options([info for info in JOB_OPERATIONS["restore"].option_infos if info.name != "url"])
-@service_options
-@answers
-def restore_command(*, as_json: bool, **given: Any) -> None:
-    """Restore a savepoint into the empty checkpoint directory of a job.
-
-    The savepoint becomes the last epoch of the directory, and a job that runs with the same
-    --checkpoint-dir and --name continues from it. `bicycle run --from` does both in one step.
-    With --service, paths are paths on the machine of the service.
-    """
-    located = {name: _absolute(given[name]) for name in ("url", "checkpoint_dir", "savepoint_key")}
-    perform(JOB_OPERATIONS["restore"], "", {**given, **located}, as_json=as_json)
-
-
-def _absolute(location: str | None) -> str | None:
-    """Return an absolute path, since a service has another working directory."""
-    if location is None or "://" in location:
-        return location
-    return str(Path(location).expanduser().absolute())
 
 
 def _row(entry: SavepointEntry) -> tuple[str, ...]:

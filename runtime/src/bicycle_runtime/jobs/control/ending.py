@@ -78,7 +78,9 @@ def pause_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     if status.state.is_final:
         return status
     folder.pause(status)
-    return _stop(home, status, clock)
+    status = _stop(home, status, clock)
+    is_paused = status.state is JobState.PAUSED
+    return _publish_remaining(home, status, clock=clock) if is_paused else status
 
 
 def _stop(home: Home, status: JobStatus, clock: Clock, *, waited_ms: int = 0) -> JobStatus:
@@ -99,7 +101,9 @@ def _stop(home: Home, status: JobStatus, clock: Clock, *, waited_ms: int = 0) ->
 
 
 def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
-    """Kill all processes of a job; a job that has ended is left unchanged.
+    """Kill all processes of a job, and publish its sealed output.
+
+    A job that has ended is left unchanged.
 
     A paused job has no processes, and is CANCELED.
 
@@ -114,7 +118,8 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         return status
     now_ms, began_ms = clock.now_ms(), status.epoch_began_ms
     is_stuck = began_ms is not None and now_ms - began_ms >= _STUCK_MIN_MS
-    return _end_by_force(folder, status, JobState.CANCELED, now_ms=now_ms, is_stuck=is_stuck)
+    status = _end_by_force(folder, status, JobState.CANCELED, now_ms=now_ms, is_stuck=is_stuck)
+    return _publish_remaining(home, status, clock=clock)
 
 
 def _end_stuck(folder: JobFolder, status: JobStatus, clock: Clock) -> JobStatus:
@@ -214,7 +219,7 @@ _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
 _TIMEOUT_S = 25
 
 
-def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStatus:
+def _publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStatus:
     """Publish the sealed but invisible output of an ended job; its state is unchanged.
 
     Args:

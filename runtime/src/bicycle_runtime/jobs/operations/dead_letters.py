@@ -70,7 +70,10 @@ REPLAY_LETTERS = OperationKind(
     question="The operators of {job} process the records of these dead letters again, with the "
     "current code, between two epochs. The results are published like those of new records. A "
     "record that is rejected again leaves a new dead letter. No letter is replayed twice.",
+    command="dlq replay",
     positional=("letters",),
+    selects=("letters", "operator"),
+    all_help="Replay all dead letters of the job.",
     help="The current code processes the letters in a separate epoch. --operator and --all omit "
     "letters that were already replayed; the name of such a letter is an error. A record that "
     "fails again becomes a new dead letter.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import msgspec
@@ -10,10 +11,8 @@ from bicycle_runtime.jobs.control.ending import (
     cancel_job,
     drain_job,
     pause_job,
-    publish_remaining,
     stop_job,
 )
-from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.operations.operation import (
     NoOptions,
     OperationCall,
@@ -22,10 +21,11 @@ from bicycle_runtime.jobs.operations.operation import (
 )
 from bicycle_runtime.jobs.operations.savepoint import (
     SavepointOptions,
+    require_free_name,
     settle_name,
-    take_savepoint,
+    take_last_savepoint,
 )
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import option
 
@@ -51,10 +51,12 @@ class StopOptions(SavepointOptions):
 
 
 def _stop(call: OperationCall, options: StopOptions) -> Result:
+    if options.savepoint:  # Refused before the job ends.
+        require_free_name(call, options)
     end = drain_job if options.drain else stop_job
     result = _result_of(end(call.home, call.job, clock=call.clock))
     if options.savepoint:
-        result["savepoint"] = take_savepoint(call, options)
+        result["savepoint"] = take_last_savepoint(call, options)
     return result
 
 
@@ -63,27 +65,19 @@ def _settle_stop(call: OperationCall, options: StopOptions) -> StopOptions:
 
 
 def _drain(call: OperationCall, _options: NoOptions) -> Result:
-    return _result_of(drain_job(call.home, call.job, clock=call.clock))
+    return _stop(call, StopOptions(drain=True))
 
 
 def _suspend(call: OperationCall, options: SavepointOptions) -> Result:
-    status = stop_job(call.home, call.job, clock=call.clock)
-    return {**_result_of(status), "savepoint": take_savepoint(call, options)}
+    return _stop(call, StopOptions(savepoint=True, **dataclasses.asdict(options)))
 
 
 def _pause(call: OperationCall, _options: NoOptions) -> Result:
-    status = pause_job(call.home, call.job, clock=call.clock)
-    if status.state is JobState.PAUSED:
-        status = publish_remaining(call.home, status, clock=call.clock)
-    return _result_of(status)
+    return _result_of(pause_job(call.home, call.job, clock=call.clock))
 
 
 def _cancel(call: OperationCall, _options: NoOptions) -> Result:
-    status = job_status(call.home, call.job)
-    if not status.state.is_final or status.state is JobState.PAUSED:
-        status = cancel_job(call.home, call.job, clock=call.clock)
-        status = publish_remaining(call.home, status, clock=call.clock)
-    return _result_of(status)
+    return _result_of(cancel_job(call.home, call.job, clock=call.clock))
 
 
 def _result_of(status: JobStatus) -> Result:
@@ -95,6 +89,7 @@ def _result_of(status: JobStatus) -> Result:
 
 STOP = OperationKind(
     name="stop",
+    shown="STOPPING",
     command="stop",
     summary="Stop a job gracefully after the current epoch.",
     options=StopOptions,
@@ -119,6 +114,7 @@ STOP = OperationKind(
 )
 DRAIN = OperationKind(
     name="drain",
+    shown="STOPPING",
     command="drain",
     summary="Drain a job: end its input and process all remaining records.",
     perform=_drain,
@@ -138,10 +134,12 @@ DRAIN = OperationKind(
 )
 SUSPEND = OperationKind(
     name="suspend",
+    shown="STOPPING",
     summary="Stop a job, and take a savepoint of its last epoch.",
     options=SavepointOptions,
     settle=settle_name,
     perform=_suspend,
+    is_repeatable=True,
     needs_running=True,
     available="running",
     path="/jobs/{job_id}/suspend",
@@ -153,6 +151,7 @@ SUSPEND = OperationKind(
 )
 PAUSE = OperationKind(
     name="pause",
+    shown="STOPPING",
     command="pause",
     summary="Pause a job: keep its position and state, and read nothing.",
     perform=_pause,
@@ -173,6 +172,7 @@ PAUSE = OperationKind(
 )
 CANCEL = OperationKind(
     name="cancel",
+    shown="CANCELING",
     command="cancel",
     summary="Cancel a job immediately, without finishing the epoch.",
     perform=_cancel,

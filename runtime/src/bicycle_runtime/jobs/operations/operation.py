@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -50,6 +51,11 @@ def _keep(_call: OperationCall, options: Any) -> Any:
     return options
 
 
+@cache
+def _describe_once(options: type[Any]) -> tuple[OptionInfo, ...]:
+    return tuple(describe(options))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationKind:
     """One kind of operation.
@@ -60,6 +66,7 @@ class OperationKind:
         options: A dataclass of ``option`` fields, or a msgspec Struct for nested data.
         settle: Checks the options before the operation is accepted, and fills in the values that
             are chosen at that time, so that a restarted service finds them.
+        stored: The type of the settled options, which are stored; None for that of the options.
         verify: A check that takes seconds; the last one before the operation is accepted.
         perform: Runs the operation; it may take minutes.
         find: Called after a restart of the service. Returns the result of an operation that was
@@ -75,10 +82,16 @@ class OperationKind:
         question: The text of the form before the operation is done. ``{job}``, ``{epoch}``,
             ``{unread}`` and ``{name}`` of a savepoint are replaced.
         inputs: The options that the form has fields for.
+        from_form: Returns the options for the fields of the form of a job; None uses the fields.
         current: Returns the initial values of these fields.
+        shown: The state of a job while the operation runs; empty for the state of its driver.
         is_destructive: The job ends, or data is removed.
         command: Words of the command after ``bicycle``; empty for an operation without one.
         positional: Options that are positional arguments of the command, after the job.
+        locations: Options that are paths or URLs; the command makes paths absolute, since a service
+            has another working directory.
+        selects: Options of which the command requires exactly one, or the flag ``--all``.
+        all_help: Help of the flag ``--all``.
         help: The rest of the help of the command, after the summary.
         examples: Command lines that the help shows.
         report: Returns the line that the command prints for a result; None prints the status of
@@ -89,6 +102,7 @@ class OperationKind:
     summary: str
     perform: Callable[[OperationCall, Any], Result]
     options: type[Any] = NoOptions
+    stored: type[Any] | None = None
     settle: Callable[[OperationCall, Any], Any] = _keep
     verify: Callable[[OperationCall, Any], None] | None = None
     find: Callable[[OperationCall, Any], Result | None] | None = None
@@ -101,18 +115,28 @@ class OperationKind:
     tab: str = ""
     question: str = ""
     inputs: tuple[str, ...] = ()
+    from_form: Callable[[Home, str, Mapping[str, str]], Mapping[str, Any]] | None = None
     current: Callable[[JobStatus], Mapping[str, Any]] | None = None
+    shown: Literal["", "STOPPING", "CANCELING"] = ""
     is_destructive: bool = False
     command: str = ""
     positional: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
+    selects: tuple[str, ...] = ()
+    all_help: str = ""
     help: str = ""
     examples: tuple[str, ...] = ()
     report: Callable[[str, Result], str] | None = None
 
     @property
+    def has_job(self) -> bool:
+        """True if the operation is about a job that exists."""
+        return "{job_id}" in self.path
+
+    @property
     def option_infos(self) -> list[OptionInfo]:
         """The declared options; empty for an operation with nested data."""
-        return describe(self.options) if dataclasses.is_dataclass(self.options) else []
+        return list(_describe_once(self.options)) if dataclasses.is_dataclass(self.options) else []
 
     def parse(self, values: Mapping[str, Any]) -> Any:
         """Return checked options.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bicycle_runtime.jobs.control.job_queries import job_status
-from bicycle_runtime.jobs.home import checkpoint_of
+from bicycle_runtime.jobs.home import Home, checkpoint_of
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.options import check, option
@@ -93,6 +94,33 @@ def take_savepoint(call: OperationCall, options: SavepointOptions) -> Result:
     )  # fmt: skip
 
 
+def require_free_name(call: OperationCall, options: SavepointOptions) -> None:
+    """Refuse a name that is taken, for a job that has not ended.
+
+    Raises:
+        SAVEPOINT_TAKEN: a savepoint, whole or not, has this name.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_at
+    from bicycle_runtime.recovery.errors import SAVEPOINT_TAKEN
+
+    if options.name is not None and not job_status(call.home, call.job).state.is_final:
+        storage = savepoint_at(call.home, call.job, options.name, to=options.to)
+        if storage.list(""):
+            raise SAVEPOINT_TAKEN(url=storage.url, found="a savepoint")
+
+
+def take_last_savepoint(call: OperationCall, options: SavepointOptions) -> Result:
+    """Take a savepoint of an ended job, unless an interrupted request took it."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_of_last_epoch
+
+    found = None
+    if options.name is not None:
+        found = savepoint_of_last_epoch(call.home, call.job, options.name, to=options.to)
+    return take_savepoint(call, options) if found is None else found
+
+
 def _found_savepoint(call: OperationCall, options: SavepointOptions) -> Result | None:
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.savepoints.commands import known_savepoints
@@ -129,6 +157,15 @@ def _found_deletion(call: OperationCall, options: DeleteSavepointOptions) -> Res
 
     storage = savepoint_of(call.home, call.job, options.name)
     return None if storage.list("") else {"url": storage.url}
+
+
+def _restore_from_form(home: Home, job: str, fields: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the options for a savepoint of a job, which the form names."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+
+    given = dict(fields)
+    return {"url": savepoint_of(home, job, given.pop("savepoint", "")).url, **given}
 
 
 def _check_restore(_call: OperationCall, options: RestoreOptions) -> RestoreOptions:
@@ -208,6 +245,14 @@ RESTORE = OperationKind(
     button="Restore savepoint",
     tab="savepoints",
     inputs=("name", "checkpoint_dir"),
+    from_form=_restore_from_form,
+    command="savepoint restore",
+    positional=("url",),
+    locations=("url", "checkpoint_dir", "savepoint_key"),
+    help="The savepoint becomes the last epoch of the directory, and a job that runs with the same "
+    "--checkpoint-dir and --name continues from it. `bicycle run --from` does both in one step. "
+    "With --service, paths are paths on the machine of the service.",
+    examples=("bicycle savepoint restore savepoints/v1 --checkpoint-dir cp --name wordcount",),
     question="Savepoint {name} of {job} is copied into the empty checkpoint directory of another "
     "job, as its last epoch. No job is started: a job of that name continues from the savepoint "
     "when it is started with the same directory.",

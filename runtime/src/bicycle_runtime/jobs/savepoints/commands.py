@@ -68,7 +68,9 @@ __all__ = [
     "open_origin",
     "remove_savepoint",
     "restore_savepoint",
+    "savepoint_at",
     "savepoint_of",
+    "savepoint_of_last_epoch",
     "savepoint_report",
 ]
 
@@ -190,6 +192,39 @@ def savepoint_of(home: Home, job: str, name: str) -> Storage:
     if not checkpoint:
         raise SavepointMissingError(url=f"{job}/{SAVEPOINTS}/{name}")
     return folder_of(open_storage(checkpoint), f"{SAVEPOINTS}/{name}")
+
+
+def savepoint_at(home: Home, job: str, name: str, *, to: str | None) -> Storage:
+    """Return the location of a job's savepoint, or below a directory; it may be empty.
+
+    Raises:
+        BicycleError: see ``savepoint_of``.
+    """
+    if to is None:
+        return savepoint_of(home, job, name)
+    require_savepoint_name(name)
+    return folder_of(open_storage(to), name)
+
+
+def savepoint_of_last_epoch(
+    home: Home, job: str, name: str, *, to: str | None
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return the savepoint of the last epoch of a job, if it has this name; or None.
+
+    Raises:
+        BicycleError: see ``savepoint_of``; or it cannot be read.
+    """
+    storage = savepoint_at(home, job, name, to=to)
+    try:
+        savepoint = read_savepoint(storage)
+    except (SavepointMissingError, SavepointUnfinishedError):
+        return None
+    last = EpochHistory(open_storage(job_status(home, job).checkpoint)).manifest()
+    facts = (last.epoch, last.plan.now_ms, last.event_count, last.plan.bundle_digest)
+    is_last = facts == (
+        savepoint.epoch, savepoint.sealed_ms, savepoint.event_count, savepoint.bundle_digest
+    )  # fmt: skip
+    return answer_of(savepoint, storage) if is_last else None
 
 
 def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dict[str, Any]:

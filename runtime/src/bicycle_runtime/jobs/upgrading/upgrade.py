@@ -22,7 +22,7 @@ from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
-from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
     REQUEST_TIMED_OUT,
@@ -355,8 +355,7 @@ class _Upgrade:
         try:
             status = job_status(self._home, self._job)
             if not status.state.is_final and not self._is_former():
-                status = cancel_job(self._home, self._job, clock=self._clock)
-                publish_remaining(self._home, status, clock=self._clock)
+                cancel_job(self._home, self._job, clock=self._clock)
             self._begin(JobRequest.from_json(note.former), is_trial=False)
         except BicycleError as error:
             self._forget()

@@ -28,7 +28,7 @@ from bicycle_runtime.service.operations.admission import (
     admit,
     pool_of,
 )
-from bicycle_runtime.service.operations.starting import ResumeFacts, SubmitFacts, slots_wanted
+from bicycle_runtime.service.operations.starting import StoredResume, SubmitFacts, slots_wanted
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _COUNT_S = 10.0  # How often use is counted while nobody waits.
 _SAVE_MS = 60_000
-_Facts = SubmitFacts | ResumeFacts
+_Facts = SubmitFacts | StoredResume
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 

@@ -18,7 +18,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -47,7 +47,7 @@ from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
-from bicycle_runtime.service.watching.states import INTENTS, Intent
+from bicycle_runtime.service.watching.states import Intent, State
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
@@ -280,10 +280,13 @@ class Operations:
         """Return the running operation that ends a job, with its requester, or None."""
         with self._lock:
             asked = [each for each in self._open.values() if each.job == job]
-        found = [each for each in asked if each.kind in INTENTS and each.state == "running"]
+        found = [(each, KINDS[each.kind]) for each in asked if each.state == "running"]
         # A cancel is the last word, whatever else is still waited for.
-        found.sort(key=lambda each: (each.kind == "cancel", each.id))
-        return (cast("Intent", found[-1].kind), found[-1].actor) if found else None
+        found.sort(key=lambda pair: (pair[1].shown == State.CANCELING.value, pair[0].id))
+        for each, kind in reversed(found):
+            if kind.shown:
+                return Intent(kind.name, kind.shown, kind.needs_running), each.actor
+        return None
 
     async def wait(self, number: int, timeout_s: float) -> Operation:
         """Wait until an operation is over, or so long; return it as it is then.
@@ -423,12 +426,12 @@ class Operations:
             rules = KINDS[operation.kind]
             self._open[operation.id] = operation
             if operation.kind in STARTING and operation.state == "waiting":
-                kept = self.jobs.kept(operation.id, rules.options)
+                kept = self.jobs.kept(operation.id, rules.stored or rules.options)
                 if kept is not None:  # None: it was asked for, and never answered.
                     self._put(operation, kept)
                     continue
             try:
-                settled = msgspec.convert(operation.facts, rules.options)
+                settled = msgspec.convert(operation.facts, rules.stored or rules.options)
             except msgspec.ValidationError:  # Of another version: nobody knows what it meant.
                 self._interrupt(operation)
                 continue

@@ -59,10 +59,13 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The slots of its master that the job takes. Default: its parallelism.
+    """The slots of its master that the job takes. Default: its parallelism."""
 
-    The service sets the ``master`` whose slots the job waits for.
-    """
+    slots: int | None = None
+
+
+class StoredResume(msgspec.Struct, frozen=True, kw_only=True):
+    """The slots of a job that is resumed, and the ``master`` of its last start."""
 
     slots: int | None = None
     master: str | None = None
@@ -141,12 +144,12 @@ def _request(facts: SubmitFacts, home: Home) -> JobRequest:
     )
 
 
-def slots_wanted(facts: SubmitFacts | ResumeFacts) -> tuple[str | None, int]:
+def slots_wanted(facts: SubmitFacts | StoredResume) -> tuple[str | None, int]:
     """Return the master of a job that will start, and the slots that the job needs.
 
     Without a number the slots are the parallelism in the options, or one.
     """
-    if isinstance(facts, ResumeFacts):
+    if isinstance(facts, StoredResume):
         return facts.master, facts.slots or 1
     found = facts.options.get("parallelism")
     width = int(found) if isinstance(found, int | str) and str(found).isdecimal() else 1
@@ -184,19 +187,19 @@ def _submit(call: OperationCall, facts: SubmitFacts) -> Result:
     return {"job_id": status.id, "state": status.state.value}
 
 
-def _found_start(call: OperationCall, _facts: SubmitFacts | ResumeFacts) -> Result | None:
+def _found_start(call: OperationCall, _facts: SubmitFacts | StoredResume) -> Result | None:
     status = job_status(call.home, call.job)
     if status.started_ms < call.asked_ms:
         return None
     return {"job_id": status.id, "state": status.state.value}
 
 
-def _settle_resume(call: OperationCall, facts: ResumeFacts) -> ResumeFacts:
+def _settle_resume(call: OperationCall, facts: ResumeFacts) -> StoredResume:
     """Return the master and the slots that the job waits for."""
     _require_slots("resume", facts.slots)
     request = resumed_request(call.home, call.job)
     slots = facts.slots or request.options.parallelism
-    return ResumeFacts(slots=slots, master=request.options.master)
+    return StoredResume(slots=slots, master=request.options.master)
 
 
 SUBMIT = OperationKind(
@@ -210,5 +213,9 @@ SUBMIT = OperationKind(
     path="/jobs",
 )
 RESUME = dataclasses.replace(
-    RESUME_HERE, options=ResumeFacts, settle=_settle_resume, find=_found_start
+    RESUME_HERE,
+    options=ResumeFacts,
+    stored=StoredResume,
+    settle=_settle_resume,
+    find=_found_start,
 )

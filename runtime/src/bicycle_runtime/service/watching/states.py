@@ -11,16 +11,23 @@ been between two looks, and refuses what cannot have been.
 
 from __future__ import annotations
 
-import typing
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Literal
+from typing import NamedTuple
 
 from bicycle_runtime.jobs.status import JobState, JobStatus
 
-Intent = Literal["stop", "drain", "suspend", "pause", "cancel"]
-INTENTS: tuple[Intent, ...] = typing.get_args(Intent)
+
+class Intent(NamedTuple):
+    """A running operation that ends a job, and the state that is shown meanwhile.
+
+    ``needs_running``: the job ran when the operation was requested, so that it ended this run.
+    """
+
+    kind: str
+    shown: str
+    needs_running: bool
 
 
 class State(Enum):
@@ -79,13 +86,6 @@ FOLLOWERS: Mapping[State, frozenset[State]] = {
     **{state: frozenset({State.CREATED}) for state in State if state in _FINAL},
     State.PAUSED: frozenset({State.CREATED, State.STOPPED, State.CANCELED}),
 }
-_ENDING: Mapping[str, State] = {
-    "stop": State.STOPPING,
-    "drain": State.STOPPING,
-    "suspend": State.STOPPING,
-    "pause": State.STOPPING,
-    "cancel": State.CANCELING,
-}
 
 
 def shown_state(
@@ -111,22 +111,26 @@ def shown_state(
         return _final_state(status, intent, is_suspended=is_suspended)
     if not is_driven and not is_supervised:
         # A cancel kills first, and writes the last word then.
-        if intent == "cancel":
+        if intent is not None and intent.shown == State.CANCELING.value:
             return State.CANCELING
         return State.PAUSED if is_pausing else State.FAILED
     if intent is not None:
-        return _ENDING[intent]
+        return State(intent.shown)
     if not is_driven:
         return State.CREATED if status.running_ms is None else State.RESTARTING
     return State(status.state.value) if status.error is None else State.FAILING
 
 
 def _final_state(status: JobStatus, intent: Intent | None, *, is_suspended: bool) -> State:
-    """Return the state of a run that is over, for which a savepoint may still be made."""
+    """Return the state of a run that is over.
+
+    A savepoint may still be taken, or sealed output be published.
+    """
     if status.state is JobState.STOPPED and is_suspended:
         return State.SUSPENDED
-    if status.state is JobState.STOPPED and intent == "suspend":
-        return State.STOPPING
+    is_stopped = status.state in (JobState.STOPPED, JobState.PAUSED)
+    if is_stopped and intent is not None and intent.needs_running:
+        return State(intent.shown)
     return State(status.state.value)
 
 

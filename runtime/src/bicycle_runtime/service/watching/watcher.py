@@ -408,7 +408,7 @@ def _new_restarts(status: JobStatus, known_count: int) -> list[RestartNote]:
 
 def _cause(state: State, status: JobStatus, asked: tuple[Intent, str] | None) -> str:
     if asked is not None:
-        return asked[0]
+        return asked[0].kind
     if state in (State.FAILED, State.FAILING) and status.error is not None:
         return str(status.error["code"])
     if state is State.RESTARTING and status.restarts:

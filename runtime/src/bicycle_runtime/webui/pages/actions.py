@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.jobs.operations.operation import Availability, OperationKind
-from bicycle_runtime.jobs.savepoints.commands import savepoint_of
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
@@ -91,27 +90,20 @@ async def action_do(site: Site, request: Request) -> Response:
     if kind not in KINDS or not KINDS[kind].button:
         return RedirectResponse(f"/jobs/{name}", status_code=303)
     async with request.form() as form:
-        facts = {word: str(text).strip() for word, text in form.items() if str(text).strip()}
+        facts: dict[str, Any] = {
+            word: str(text).strip() for word, text in form.items() if str(text).strip()
+        }
+    chosen, service = KINDS[kind], site.service
     try:
-        if kind == "restore":
-            return await _restore(site, request, name, facts)
-        await site.scope(request).ask(kind, name, facts)
+        if chosen.from_form is not None:
+            facts = dict(await service.slow(chosen.from_form, service.home, name, facts))
+        asked = await site.scope(request).ask(kind, name if chosen.has_job else None, facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
-    tab = KINDS[kind].tab
+    if not chosen.has_job:
+        return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
+    tab = chosen.tab
     return RedirectResponse(f"/jobs/{name}{'/' if tab else ''}{tab}", status_code=303)
-
-
-async def _restore(
-    site: Site, request: Request, job: str, facts: Mapping[str, Any]
-) -> Response:  # fmt: skip
-    """Restore a job from a savepoint of another, and redirect to the result."""
-    service = site.service
-    name, words = facts.get("savepoint", ""), ("checkpoint_dir", "name")
-    savepoint = await service.slow(savepoint_of, service.home, job, name)
-    wanted = {"url": savepoint.url, **{word: facts.get(word, "") for word in words}}
-    asked = await site.scope(request).ask("restore", None, wanted)
-    return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
 
 
 async def upgrade_page(site: Site, request: Request) -> Response:
