@@ -3,8 +3,18 @@
 import ast
 from pathlib import Path
 
+import pytest
+
+from bicycle_runtime.connectors.builtin import bicycle_sinks, bicycle_sources
+from bicycle_runtime.connectors.registry import load_registry
+from bicycle_sdk.options import describe
+
 ROOM = Path(__file__).parents[2] / "runtime/src/bicycle_runtime"
 CONNECTORS = "bicycle_runtime.connectors"
+REGISTRY = load_registry(())
+OPTIONS = {REGISTRY.source_class(word).options_class for word in bicycle_sources()} | {
+    REGISTRY.sink_class(word).options_class for word in bicycle_sinks()
+}
 
 
 def classes(room):
@@ -40,3 +50,25 @@ def test_no_class_of_a_connector_has_a_twin_in_pipelines():
 
     assert (classes("pipelines") - private) & classes("connectors") == set()
     assert (classes("endpoints") - private) & classes("connectors") == set()
+
+
+def test_options_of_connectors_are_declared_in_the_sdk_alone():
+    declared = {
+        file.name
+        for file in (ROOM / "connectors").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "option"
+    }
+
+    assert declared == set()
+    # A collection has no options.
+    assert {
+        each.__name__ for each in OPTIONS if not each.__module__.startswith("bicycle_sdk.")
+    } == {"CollectionOptions"}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: each.__name__)
+def test_no_two_options_share_a_name_or_an_alias(options):
+    names = [name for info in describe(options) for name in (info.name, *info.aliases)]
+
+    assert len(names) == len(set(names))

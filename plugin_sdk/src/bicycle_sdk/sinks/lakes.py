@@ -17,6 +17,7 @@ __all__ = [
     "IcebergCatalog",
     "IcebergSinkOptions",
     "LakeSinkOptions",
+    "PartitionedSinkOptions",
     "Rolling",
     "delta_sink",
     "iceberg_sink",
@@ -69,7 +70,6 @@ class LakeSinkOptions(TableSinkOptions):
     keys: Sequence[str] = option(
         default=(), doc="Columns that identify a row (upsert); they must not be null."
     )
-    partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
     publish_timeout_ms: int = option(
         default=900_000,
         low=1_000,
@@ -105,7 +105,13 @@ class LakeSinkOptions(TableSinkOptions):
             yield Conflict("keys", problem, "set e.g. keys=('id',) with mode=upsert")
 
 
-class DeltaSinkOptions(LakeSinkOptions, connector="delta", extra="delta", call="delta_sink"):
+class PartitionedSinkOptions(LakeSinkOptions):
+    """The options for writing rows to a lake table with folders."""
+
+    partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
+
+
+class DeltaSinkOptions(PartitionedSinkOptions, connector="delta", extra="delta", call="delta_sink"):
     """The options of the Delta sink: the table. Each epoch is one commit."""
 
     path: str | os.PathLike[str] = option(
@@ -116,7 +122,7 @@ class DeltaSinkOptions(LakeSinkOptions, connector="delta", extra="delta", call="
 
 
 class IcebergSinkOptions(
-    LakeSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
+    PartitionedSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
 ):
     """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
 
