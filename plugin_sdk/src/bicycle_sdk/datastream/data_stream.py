@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from bicycle_sdk import aggregations, connectors, kafka
+from bicycle_sdk import aggregations, kafka, sinks
 from bicycle_sdk.datastream.base import Stream, refuse_key_type
 from bicycle_sdk.datastream.connecting import Connecting
-from bicycle_sdk.descriptors import SinkBuilder, SinkDescriptor
+from bicycle_sdk.descriptors import SinkBuilder, SinkDescriptor, built
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError, StreamDefinitionError
 from bicycle_sdk.expressions import Expression, is_expression, together
@@ -282,7 +282,7 @@ class DataStream(Connecting[T]):
     def sink_to(self, sink: SinkDescriptor[T] | SinkBuilder[T]) -> SinkStream:
         """Send the records to a sink, given as a value or as the builder of one."""
         if not isinstance(sink, SinkDescriptor):
-            sink = connectors.built("sink_to", sink)
+            sink = built("sink_to", sink)
         vertex = VertexDraft(
             kind=OperatorKind.SINK,
             name=f"{sink.connector_type} sink",
@@ -317,7 +317,7 @@ class DataStream(Connecting[T]):
 
     def print(self) -> SinkStream:
         """Show each record on the console as ``[SINK] <record>``."""
-        return self.sink_to(connectors.console_sink())
+        return self.sink_to(sinks.ConsoleSinkOptions())
 
     def socket_sink(
         self, host: str = "127.0.0.1", port: int = 9998, *, clients_max: int | None = None
@@ -327,7 +327,7 @@ class DataStream(Connecting[T]):
         Programs of other machines reach it only if ``host`` allows it.
         """
         options: dict[str, Any] = {"clients_max": clients_max}
-        return self.sink_to(connectors.socket_sink(host=host, port=port, **options))
+        return self.sink_to(sinks.SocketSinkOptions(host=host, port=port, **options))
 
     def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
         """Send each record to Kafka, at least once; ``KafkaSinkBuilder`` has more options."""
@@ -335,7 +335,7 @@ class DataStream(Connecting[T]):
 
     def collect(self, name: str) -> SinkStream:
         """Collect the records in a list of the test harness."""
-        return self.sink_to(connectors.collect_sink(name))
+        return self.sink_to(sinks.CollectSinkOptions(name))
 
     def preview(self, n: int = 10) -> list[T]:
         """Run the job so far in this process, and return ``n`` records of this stream.

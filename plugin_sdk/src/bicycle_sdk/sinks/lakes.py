@@ -14,10 +14,10 @@ from bicycle_sdk.sinks.tables import TableSinkOptions, upsert_with_keys
 
 __all__ = [
     "DeltaSinkOptions",
+    "FolderSinkOptions",
     "IcebergCatalog",
     "IcebergSinkOptions",
     "LakeSinkOptions",
-    "PartitionedSinkOptions",
     "Rolling",
     "delta_sink",
     "iceberg_sink",
@@ -105,13 +105,13 @@ class LakeSinkOptions(TableSinkOptions):
             yield Conflict("keys", problem, "set e.g. keys=('id',) with mode=upsert")
 
 
-class PartitionedSinkOptions(LakeSinkOptions):
+class FolderSinkOptions(LakeSinkOptions):
     """The options for writing rows to a lake table with folders."""
 
     partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
 
 
-class DeltaSinkOptions(PartitionedSinkOptions, connector="delta", extra="delta", call="delta_sink"):
+class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call="delta_sink"):
     """The options of the Delta sink: the table. Each epoch is one commit."""
 
     path: str | os.PathLike[str] = option(
@@ -122,7 +122,7 @@ class DeltaSinkOptions(PartitionedSinkOptions, connector="delta", extra="delta",
 
 
 class IcebergSinkOptions(
-    PartitionedSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
+    FolderSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
 ):
     """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
 

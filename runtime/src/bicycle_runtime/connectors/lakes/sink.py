@@ -46,7 +46,7 @@ from bicycle_runtime.contract import (
     DriverServices,
 )
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.sinks import LakeSinkOptions, PartitionedSinkOptions
+from bicycle_sdk.sinks import FolderSinkOptions, LakeSinkOptions
 
 _NUMBER = "__number"
 _STAGED_MAX = 1 << 40
@@ -258,7 +258,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
     def _check_options(self) -> None:
         options, schema = self._lake_options, self.columns.schema
         names = schema.names
-        folders = options.partition_by if isinstance(options, PartitionedSinkOptions) else ()
+        folders = options.partition_by if isinstance(options, FolderSinkOptions) else ()
         unknown = [name for name in (*options.keys, *folders) if name not in names]
         unsupported = self._table.unsupported(schema)
         problem = ""
