@@ -92,6 +92,21 @@ def test_a_flipped_bit_in_a_size_costs_that_message(tmp_path):
     assert found.messages == [m for m in decode(data).messages if (m[0], m[2]) != ("b", 9)]
 
 
+@pytest.mark.parametrize("count", [20, 9])
+def test_a_size_that_ends_at_another_message_or_the_end_costs_one_message(tmp_path, count):
+    """512 bytes more are eight messages of 64 bytes: of 9 messages, all that follow."""
+    path = tmp_path / "events.ss"
+    data = make(path, [b"%031d" % n for n in range(count)], interval=1 << 20, end=False)
+    assert len(data) == HEADER_SIZE + 64 * count
+    # The size is in front of the payload, in 4 bytes.
+    path.write_bytes(flip(data, data.index(b"%031d" % 0) - 2, 2))
+
+    report, found = repaired(path)
+
+    assert [(b.stream, b.sequence) for b in report.broken] == [("a", 1)]
+    assert found.messages == decode(data).messages[1:]
+
+
 def test_a_number_that_was_changed_is_damage_and_a_gap_of_its_stream(tmp_path):
     path = tmp_path / "events.ss"
     data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(20)])

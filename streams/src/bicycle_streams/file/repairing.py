@@ -224,16 +224,27 @@ def _describe_broken(
 def _behind(view: FileView, start: int) -> tuple[Message | None, int | None]:
     """Return the damaged message if it is whole, and the offset of the next whole one.
 
-    It is whole when only the beacon that cuts it is damaged.
+    It is whole when only the beacon that cuts it is damaged. The size of a damaged message is
+    used unless whole messages fill the space up to its end: then the size itself is damaged.
     """
     if (message := whole_message(view, start)) is not None:
         return message
+    following = next_message(view, start + 1)
     head = _head(view, start)
     if head is not None and (end := _end(view, head)) is not None:
-        is_last = end == view.size
-        if is_last or whole_message(view, end) is not None:
+        is_boundary = end == view.size or whole_message(view, end) is not None
+        if is_boundary and not _messages_fill(view, following, end):
             return None, end
-    return None, next_message(view, start + 1)
+    return None, following
+
+
+def _messages_fill(view: FileView, start: int | None, end: int) -> bool:
+    """Return whether whole messages begin at ``start`` and stop exactly at ``end``."""
+    at = start
+    while at is not None and at < end:
+        found = whole_message(view, at)
+        at = None if found is None else found[1]
+    return at == end and at != start
 
 
 def _head(view: FileView, offset: int) -> Head | None:
