@@ -1,11 +1,12 @@
 """A table of each kind, with its sink and somebody who reads it."""
 
+import duckdb
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from bicycle_runtime.base.faults import disarm_faults
-from bicycle_sdk.sinks import IcebergCatalog, delta_sink, iceberg_sink
+from bicycle_sdk.sinks import IcebergCatalog, delta_sink, duckdb_sink, iceberg_sink
 from tests.sink_runs import SinkRuns
 
 
@@ -86,6 +87,29 @@ class Iceberg(Lake):
         super().stop()
         if self._opened is not None:
             self._opened.close()
+
+
+class DuckdbFile(Lake):
+    word = "duckdb"
+
+    def descriptor(self, name="a", **properties):
+        return duckdb_sink(self.folder / "lake.duckdb", name, **properties)
+
+    def execute(self, statement):
+        with duckdb.connect(self.folder / "lake.duckdb") as file:
+            file.execute("set timezone = 'UTC'")
+            found = file.sql(statement)
+            return None if found is None else found.to_arrow_table()
+
+    def read(self, name="a"):
+        return self.execute(f'from "{name}"')
+
+
+@pytest.fixture
+def duckdb_file(tmp_path):
+    lake = DuckdbFile(tmp_path)
+    yield lake
+    lake.stop()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+import duckdb
 import pyarrow
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -9,7 +10,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from bicycle_runtime.testing.connectors import CanBeUnwritable, SinkCase
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.sinks import IcebergCatalog, Rolling, delta_sink, iceberg_sink
+from bicycle_sdk.sinks import IcebergCatalog, Rolling, delta_sink, duckdb_sink, iceberg_sink
 
 CITIES = ("brest", "dover/strait", "Köln")
 
@@ -111,6 +112,24 @@ class IcebergUpsertCase(IcebergCase):
     keys = ("number", "city")
 
 
+class DuckdbCase(DeltaCase):
+    word = "duckdb"
+
+    def sink_in(self, path):
+        return duckdb_sink(path, "readings", keys=self.keys, columns=COLUMNS, rolling=self.rolling)
+
+    def found(self):
+        return duckdb_rows(self.folder / "table", "readings", COLUMNS)
+
+
+class DuckdbHeldCase(DuckdbCase):
+    rolling = Rolling(rows=17)
+
+
+class DuckdbUpsertCase(DuckdbCase):
+    keys = ("number", "city")
+
+
 def delta_rows(path):
     """Return all rows of a table, in no order."""
     if not DeltaTable.is_deltatable(str(path)):
@@ -127,3 +146,12 @@ def iceberg_rows(catalog, table, columns):
         return pyarrow.table({name: [] for name in columns})
     finally:
         opened.close()
+
+
+def duckdb_rows(path, table, columns):
+    """Return all rows of a table in a file, in no order."""
+    if path.exists():
+        with duckdb.connect(path) as file:
+            if (table,) in file.execute("select table_name from duckdb_tables()").fetchall():
+                return file.sql(f"from {table}").to_arrow_table()
+    return pyarrow.table({name: [] for name in columns})

@@ -6,6 +6,9 @@ from tests.lakes.lake_cases import (
     DeltaCase,
     DeltaHeldCase,
     DeltaUpsertCase,
+    DuckdbCase,
+    DuckdbHeldCase,
+    DuckdbUpsertCase,
     IcebergCase,
     IcebergHeldCase,
     IcebergUpsertCase,
@@ -26,6 +29,18 @@ class TestDeltaUpserts(SinkSuite):
     case_type = DeltaUpsertCase
 
 
+class TestDuckdbAppends(SinkSuite):
+    case_type = DuckdbCase
+
+
+class TestDuckdbHeldRows(SinkSuite):
+    case_type = DuckdbHeldCase
+
+
+class TestDuckdbUpserts(SinkSuite):
+    case_type = DuckdbUpsertCase
+
+
 class TestIcebergAppends(SinkSuite):
     case_type = IcebergCase
 
@@ -44,9 +59,12 @@ class TestExtension(ExtensionSuite):
         TestDeltaAppends,
         TestDeltaHeldRowsInFolders,
         TestDeltaUpserts,
+        TestDuckdbAppends,
+        TestDuckdbHeldRows,
+        TestDuckdbUpserts,
         TestIcebergAppends,
         TestIcebergHeldRowsInFolders,
         TestIcebergUpserts,
     )
     sources = ()
-    sinks = {"delta", "iceberg"}  # noqa: RUF012 - as the suite declares it.
+    sinks = {"delta", "duckdb", "iceberg"}  # noqa: RUF012 - as the suite declares it.

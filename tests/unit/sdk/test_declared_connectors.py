@@ -44,6 +44,7 @@ DECLARED = {
     sinks.ConsoleSinkOptions: {},
     sinks.ConsoleTableSinkOptions: {"format": "table"},
     DeltaSinkOptions: {"path": "out"},
+    sinks.DuckdbSinkOptions: {"path": "lake.duckdb", "table": "payments"},
     sinks.FileSinkOptions: {"path": "out"},
     sinks.HttpSinkOptions: {"url": "https://host/records"},
     IcebergSinkOptions: {"catalog": ADDRESS, "table": "shop.payments", "warehouse": "lake"},
@@ -95,6 +96,7 @@ def contradicting(cls, name):
     """Return further options that an option needs."""
     needed = {
         (DeltaSinkOptions, "mode"): {"keys": ("a",)},
+        (sinks.DuckdbSinkOptions, "mode"): {"keys": ("a",)},
         (IcebergSinkOptions, "mode"): {"keys": ("a",)},
         (IcebergSinkOptions, "table"): {"table": "shop.others"},
         (ParquetSinkOptions, "partition_by"): {"partition_field": "a"},

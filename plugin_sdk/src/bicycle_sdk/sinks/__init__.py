@@ -34,12 +34,14 @@ if typing.TYPE_CHECKING:
     )
     from bicycle_sdk.sinks.lakes import (
         DeltaSinkOptions,
+        DuckdbSinkOptions,
         FolderSinkOptions,
         IcebergCatalog,
         IcebergSinkOptions,
         LakeSinkOptions,
         Rolling,
         delta_sink,
+        duckdb_sink,
         iceberg_sink,
     )
     from bicycle_sdk.sinks.sockets import (
@@ -77,12 +79,14 @@ else:
             ),
             "lakes": (
                 "DeltaSinkOptions",
+                "DuckdbSinkOptions",
                 "IcebergCatalog",
                 "IcebergSinkOptions",
                 "LakeSinkOptions",
                 "FolderSinkOptions",
                 "Rolling",
                 "delta_sink",
+                "duckdb_sink",
                 "iceberg_sink",
             ),
             "sockets": (
@@ -117,6 +121,7 @@ __all__ = [
     "ConsoleSinkOptions",
     "ConsoleTableSinkOptions",
     "DeltaSinkOptions",
+    "DuckdbSinkOptions",
     "FileFormat",
     "FileSinkOptions",
     "FolderSinkOptions",
@@ -138,6 +143,7 @@ __all__ = [
     "console_sink",
     "console_table_sink",
     "delta_sink",
+    "duckdb_sink",
     "file_sink",
     "http_sink",
     "iceberg_sink",

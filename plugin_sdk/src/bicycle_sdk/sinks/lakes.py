@@ -10,16 +10,18 @@ from typing import Any, Literal
 from bicycle_sdk.connector_options import Conflict, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks.tables import TableSinkOptions, upsert_with_keys
+from bicycle_sdk.sinks.tables import Compression, TableSinkOptions, upsert_with_keys
 
 __all__ = [
     "DeltaSinkOptions",
+    "DuckdbSinkOptions",
     "FolderSinkOptions",
     "IcebergCatalog",
     "IcebergSinkOptions",
     "LakeSinkOptions",
     "Rolling",
     "delta_sink",
+    "duckdb_sink",
     "iceberg_sink",
 ]
 
@@ -163,9 +165,36 @@ class IcebergSinkOptions(
             yield Conflict("table", problem, "set e.g. table='shop.payments'")
 
 
+class DuckdbSinkOptions(LakeSinkOptions, connector="duckdb", extra="duckdb", call="duckdb_sink"):
+    """The options of the DuckDB sink: the file and the table."""
+
+    path: str | os.PathLike[str] = option(
+        kw_only=False, doc="DuckDB file; it is created if it is missing.", aliases=("out_dir",)
+    )
+    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
+    compression: Compression = option(
+        default="snappy", doc="Compression of the files in which rows wait for their epoch."
+    )
+    marker_table: str = option(
+        default="bicycle_epochs",
+        doc="Table for published epochs; it is created if it is missing, in the same file.",
+    )
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield a database in memory, and a mode that does not fit the keys."""
+        yield from super().conflicts()
+        if str(self.path).startswith(":memory:"):
+            hint = "set the path of a file"
+            yield Conflict("path", "a database in memory ends with its connection", hint)
+
+
 delta_sink = sink_call(
     DeltaSinkOptions, "Return a sink of rows of a Delta table, one commit per epoch."
 )
 iceberg_sink = sink_call(
     IcebergSinkOptions, "Return a sink of rows of an Iceberg table, one commit per epoch."
+)
+duckdb_sink = sink_call(
+    DuckdbSinkOptions,
+    "Return a sink of rows of a table in a DuckDB file, one transaction per epoch.",
 )

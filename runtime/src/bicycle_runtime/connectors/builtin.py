@@ -7,6 +7,7 @@ from bicycle_runtime.connectors.hooks import connector_hook
 # Connector word -> the extra of bicycle-runtime that brings its library.
 EXTRAS = {
     "delta": "delta",
+    "duckdb": "duckdb",
     "http": "http",
     "iceberg": "iceberg",
     "postgres": "postgres",
@@ -49,6 +50,7 @@ def bicycle_sinks() -> dict[str, str]:
         "parquet_file": f"{_ROOM}.files.parquet_sink:ParquetSink",
         "postgres": f"{_ROOM}.postgres.sink:PostgresSink",
         "delta": f"{_ROOM}.lakes.delta:DeltaSink",
+        "duckdb": f"{_ROOM}.lakes.duckdb_file:DuckdbSink",
         "http": f"{_ROOM}.http.sink:HttpSink",
         "iceberg": f"{_ROOM}.lakes.iceberg:IcebergSink",
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
