@@ -16,9 +16,9 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_runtime.connectors.kafka.settings import (
     checked_properties,
     client_error,
-    is_outage,
     open_client,
 )
+from bicycle_streams.kafka.failures import is_outage
 from tests.raising import raises
 
 PASSWORD = "correct horse battery"
