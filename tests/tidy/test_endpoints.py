@@ -12,9 +12,11 @@ from bicycle_sdk.options import describe
 ROOM = Path(__file__).parents[2] / "runtime/src/bicycle_runtime"
 CONNECTORS = "bicycle_runtime.connectors"
 REGISTRY = load_registry(())
-OPTIONS = {REGISTRY.source_class(word).options_class for word in bicycle_sources()} | {
-    REGISTRY.sink_class(word).options_class for word in bicycle_sinks()
-}
+OPTIONS = sorted(
+    {REGISTRY.source_class(word).options_class for word in bicycle_sources()}
+    | {REGISTRY.sink_class(word).options_class for word in bicycle_sinks()},
+    key=lambda each: each.__name__,
+)
 
 
 def classes(room):
