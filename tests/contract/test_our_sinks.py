@@ -25,7 +25,7 @@ from tests.contract.table_cases import (
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
 # Their suites are in tests/lakes and in the folders of the servers.
-ELSEWHERE = {"delta", "iceberg", "kafka", "postgres", "pulsar", "redis"}
+ELSEWHERE = {"delta", "duckdb", "iceberg", "kafka", "postgres", "pulsar", "redis"}
 
 
 class TestStreamFileSink(SinkSuite):
