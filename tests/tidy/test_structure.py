@@ -32,9 +32,9 @@ OPERATION_WORDS = {
     "replay_letters": 5, "delete_savepoint": 4, "restore": 3,
 }  # fmt: skip
 SINK_FILES_MAX = 5  # Its own, our hooks, two of the SDK, one of pipelines.
-LINES_MAX = 136_500  # The aim is 122,210.
+LINES_MAX = 135_650  # The aim is 122,210.
 # Modules that have changes elsewhere; remove their lists with the next change.
-LISTS_OF_NAMES_MAX = 40
+LISTS_OF_NAMES_MAX = 23
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
