@@ -18,6 +18,7 @@ from bicycle_sdk.quantities import duration_text, moment_text
 __all__ = [
     "BicycleError",
     "ConfigError",
+    "DuplicateOptionError",
     "ErrorRow",
     "FunctionResultError",
     "GraphError",
@@ -325,6 +326,14 @@ class UnknownOptionError(ConfigError):
     code = "BIC-1102"
     message = "{group} has no option {name!r}{suggestion}"
     fix = "use one of: {known_text}"
+
+
+class DuplicateOptionError(ConfigError):
+    """An option was set by two of its names."""
+
+    code = "BIC-1104"
+    message = "{group} has the option {name!r} twice: it is also set as {other!r}"
+    fix = "remove {name!r}"
 
 
 class MissingOptionError(ConfigError):

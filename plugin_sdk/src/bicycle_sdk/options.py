@@ -17,7 +17,12 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from bicycle_sdk.errors import MissingOptionError, OptionError, UnknownOptionError
+from bicycle_sdk.errors import (
+    DuplicateOptionError,
+    MissingOptionError,
+    OptionError,
+    UnknownOptionError,
+)
 from bicycle_sdk.option_values import (
     OptionValueError,
     choices_of,
@@ -305,12 +310,12 @@ def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
 
     Raises:
         UnknownOptionError: a name is no option.
+        DuplicateOptionError: two names of one option are given.
         MissingOptionError: a required option is absent.
         OptionError: a value cannot be read, or is not accepted.
     """
     infos = {info.name: info for info in describe(cls)}
-    newer = {alias: info.name for info in infos.values() for alias in info.aliases}
-    values = {newer.get(name, name): value for name, value in values.items()}
+    values = _by_name(cls, infos, values)
     _refuse_unknown(cls, infos, values)
     parsed = {name: _parse(cls, infos[name], value) for name, value in values.items()}
     for info in infos.values():
@@ -321,6 +326,20 @@ def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
     options = cls(**parsed)
     check(options)
     return options
+
+
+def _by_name(
+    cls: type[Any], infos: Mapping[str, OptionInfo], values: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the values by the names of options, without aliases."""
+    newer = {alias: info.name for info in infos.values() for alias in info.aliases}
+    given: dict[str, str] = {}
+    for key in values:
+        name = newer.get(key, key)
+        if name in given:
+            raise DuplicateOptionError(group=cls.__name__, name=key, other=given[name])
+        given[name] = key
+    return {name: values[key] for name, key in given.items()}
 
 
 def _refuse_unknown(

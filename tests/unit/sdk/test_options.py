@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_sdk.errors import MissingOptionError, OptionError, UnknownOptionError
+from bicycle_sdk.errors import (
+    DuplicateOptionError,
+    MissingOptionError,
+    OptionError,
+    UnknownOptionError,
+)
 from bicycle_sdk.options import check, describe, from_mapping, option
 
 
@@ -128,6 +133,17 @@ def test_a_name_that_resembles_nothing_gets_no_suggestion():
         from_mapping(Sample, {"path": "in", "zzz": "1"})
 
     assert caught.value.facts["closest"] is None
+
+
+def test_an_option_is_given_by_one_of_its_names_only():
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Renamed:
+        path: str = option(doc="The path.", aliases=("out_dir",))
+
+    assert from_mapping(Renamed, {"out_dir": "a"}).path == "a"
+    with pytest.raises(DuplicateOptionError) as caught:
+        from_mapping(Renamed, {"path": "a", "out_dir": "b"})
+    assert (caught.value.facts["name"], caught.value.facts["other"]) == ("out_dir", "path")
 
 
 def test_a_required_option_must_be_given():

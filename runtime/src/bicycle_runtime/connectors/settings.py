@@ -19,6 +19,7 @@ from bicycle_sdk.connector_options import ConnectorOptions
 from bicycle_sdk.errors import (
     BicycleError,
     ConfigError,
+    DuplicateOptionError,
     MissingOptionError,
     OptionError,
     UnknownOptionError,
@@ -105,6 +106,9 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
         hint = f"known are: {error.facts['known_text']}"
         if error.facts["closest"]:
             hint = f"use {error.facts['closest']!r}; {hint}"
+    except DuplicateOptionError as error:
+        cause, problem = error, f"it is also set as {error.facts['other']!r}"
+        hint = error.remedy
     except MissingOptionError as error:
         cause, problem = error, "it is required"
         hint = f"set {error.facts['expected']}: {error.facts['doc']}"
