@@ -22,7 +22,6 @@ def source(uri):
 @pytest.mark.parametrize(
     ("uri", "row"),
     [
-        ("pulsar://h/a", CONNECTOR_OPTION_WRONG),
         ("pulsar://h/a?group=", CONNECTOR_OPTION_WRONG),
         ("pulsar://h/a?group=g&namespace=public", CONNECTOR_OPTION_WRONG),
         ("pulsar://h/a?group=g&namespace=a/b/c", CONNECTOR_OPTION_WRONG),

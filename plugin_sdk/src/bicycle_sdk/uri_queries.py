@@ -41,8 +41,14 @@ def read_connector(parts: SplitResult, options_class: Any, *, call: str, record_
     except ValueError as error:
         hint = f"see the docs of {options_class.connector.call}"
         raise address_error(str(error), hint, call=call) from error
-    options = Query(parts, call=call).options(describe(options_class), address)
-    if _FORMAT in {info.name for info in describe(options_class)} and _FORMAT not in options:
+    infos = describe(options_class)
+    options = Query(parts, call=call).options(infos, address)
+    given = {*address, *options}
+    if missing := [info for info in infos if info.is_required and info.name not in given]:
+        name = missing[0].name
+        hint = f"add {name}=… to the query: {missing[0].doc}"
+        raise address_error(f"option {name!r} is not set", hint, call=call)
+    if _FORMAT in {info.name for info in infos} and _FORMAT not in options:
         plain = {str: "string", bytes: "bytes", None: "string"}
         name = plain.get(record_type, "json")
         options |= {} if name == "string" else {_FORMAT: name}

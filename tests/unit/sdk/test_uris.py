@@ -104,6 +104,7 @@ def test_a_uri_of_kafka_accepts_every_option():
         ("redis://h/a?db=70000", "option 'db' is '70000'", "from 0 to 65,535"),
         ("kafka://a:1/t?discovery_ms=1w", "option 'discovery_ms' is '1w'", "'30s'"),
         ("kafka://a:1/t?group=a&group_id=b", "duplicate option 'group_id'", "once"),
+        ("pulsar://h/a", "option 'group' is not set", "add group=… to the query: "),
     ],
 )
 def test_a_wrong_option_of_a_uri_has_a_hint_and_shows_no_secret(uri, problem, hint):
