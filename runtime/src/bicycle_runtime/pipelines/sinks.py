@@ -61,8 +61,8 @@ class _Files(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     def connector_name(self) -> str:
         return f"{self.format}_file" if self.path else "console"
 
-    def sink_properties(self, *, is_timed: bool) -> dict[str, Any]:
-        return super().sink_properties(is_timed=is_timed) if self.path else {}
+    def given_properties(self) -> dict[str, Any]:
+        return super().given_properties() if self.path else {}
 
     def check(self, checks: Checks, path: KeyPath) -> None:
         if self.format == "text" and self.value_of("timestamp_field") is not None:
