@@ -84,7 +84,11 @@ def test_a_transaction_is_seen_at_its_end_and_an_aborted_one_never(topic, play):
         async with producer.transaction():
             receipt = await producer.send("a", key="k", headers={"n": "1"})
             producer.send_many(["b", "c"])
-            assert await committed(streamer, topic) == []
+            live = await streamer.create_consumer(topic, start="earliest")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):  # A read to the end would wait for the end of this.
+                    await live.next()
+            await live.end()
         assert await committed(streamer, topic) == ["a", "b", "c"]
         with pytest.raises(Stop):
             async with producer.transaction() as inside:

@@ -56,7 +56,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
 
     Example:
         >>> source_from_uri("file:in/*.jsonl?follow=true").properties
-        {'path': 'in/*.jsonl', 'follow': True}
+        {'follow': True, 'path': 'in/*.jsonl'}
     """
     parts = urlsplit(uri, allow_fragments=False)
     source = _read(parts, record_type)

@@ -136,6 +136,7 @@ def error_from_json(data: Mapping[str, Any]) -> BicycleError:
         the code is foreign or its templates need other facts than were written.
 
     Example:
+        >>> from bicycle_sdk.errors import ConfigError
         >>> error = ConfigError(problem="two masters are given", hint="give one")
         >>> error_from_json(error.to_json()).facts
         {'problem': 'two masters are given', 'hint': 'give one'}

@@ -42,7 +42,8 @@ class SubscriptionFilter:
         FILTER_UNREADABLE: the pattern is none.
 
     Example:
-        >>> wanted = Filter({"user": {"country": ["de"]}, "amount": [{"numeric": [">=", 10]}]})
+        >>> rich = {"user": {"country": ["de"]}, "amount": [{"numeric": [">=", 10]}]}
+        >>> wanted = SubscriptionFilter(rich)
         >>> wanted.passes({"user": {"country": "de"}, "amount": 12.5})
         True
         >>> wanted.passes({"user": {"country": "de"}})

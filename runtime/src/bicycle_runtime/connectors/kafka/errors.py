@@ -120,7 +120,9 @@ class KafkaTopicReplacedError(BicycleError):
         "vertex {vertex!r}: topic {topic!r} was deleted and created again while an epoch read it; "
         "the epoch was not sealed"
     )
-    fix = "the job starts again, and continues with the new topic as on_data_loss says"
+    fix = (
+        "wait for the restart of the job; it continues with the new topic according to on_data_loss"
+    )
 
 
 # Errors of the Kafka sink: BIC-1765 to BIC-1779.  Errors raised behind the seal of an epoch
