@@ -99,6 +99,12 @@ def test_options_of_sinks_reach_the_graph(keys, word, properties):
     assert connector("sink", sink=keys) == (word, properties)
 
 
+def test_a_file_sink_without_a_directory_is_the_console_whatever_its_other_keys():
+    keys = 'kind = "file"\nmax_bytes = 1000\nroll_after = "5m"\ntime_field = "at"'
+
+    assert connector("sink", sink=keys) == ("console", {})
+
+
 def test_a_format_with_a_schema_is_named_on_any_stream(tmp_path):
     (tmp_path / "order.avsc").write_text('{"type": "long"}')
     avro = f'format = "avro"\nschema = "{tmp_path}/order.avsc"'
