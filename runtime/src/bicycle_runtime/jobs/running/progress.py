@@ -80,6 +80,7 @@ class JobProgress:
         self._rate = Rate(clock, _RATE_WINDOW_S)
         self._lock = threading.Lock()
         self._written = -_WRITE_INTERVAL_S
+        self._is_epoch_shown = False  # Whether the file has shown an epoch of this run.
         self._logged = -_LOG_INTERVAL_S
         self._phase_started = self._phase_logged = 0.0
         self._unshown: Unread | None = None
@@ -225,6 +226,9 @@ class JobProgress:
         """Record an epoch, or a look for one, while inside the block."""
         self.status.epoch_began_ms, self.status.reading_count = self._clock.now_ms(), 0
         self.status.reading_ms = None
+        if not self._is_epoch_shown:  # Code that keeps the interpreter prevents a later write.
+            self._is_epoch_shown = True
+            self._show_at_once()
         try:
             yield
         finally:
