@@ -19,8 +19,21 @@ from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, load, name_of
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # How a block of each language is checked. What is shown, and not typed, has no language or `text`.
-# `py`, `hex` and `yaml` stand on one page each, whose test runs them; so does `python file=…`.
-LANGUAGES = {"", "console", "hex", "ini", "json", "py", "python", "sh", "text", "toml", "yaml"}
+# `py`, `hex`, `html` and `yaml` are on one page each, whose test runs them; so is `python file=…`.
+LANGUAGES = {
+    "",
+    "console",
+    "hex",
+    "html",
+    "ini",
+    "json",
+    "py",
+    "python",
+    "sh",
+    "text",
+    "toml",
+    "yaml",
+}
 # Arguments that stand for something: no program can read them.
 PLACEHOLDER = re.compile(r"…|\.\.\.|^[A-Z]+$|\$\(|<")
 # Files of pages are not there; that an option takes a file is seen by the message itself.
