@@ -114,11 +114,11 @@ from pathlib import Path
 from bicycle_runtime.base.stacks import offer_stacks
 
 def hang():
+    print("up", flush=True)
     threading.Event().wait()
 
 offer_stacks(Path(sys.argv[1]))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("up", flush=True)
 hang()
 """
 
