@@ -22,9 +22,10 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OB
 )[2].replace("signal.pause()", "[signal.pause() for _ in range(9)]")
 
 PARENT = (
-    "import subprocess, sys, signal; signal.signal(signal.SIGTERM, lambda *_: None); "
+    "import subprocess, sys, signal; "
     "worker = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE); "
-    "print('up', flush=True); signal.pause(); worker.communicate(b'\\n', 60)"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}); "
+    "print('up', flush=True); signal.sigwait({signal.SIGTERM}); worker.communicate(b'\\n', 60)"
 )
 
 
