@@ -293,7 +293,7 @@ def check(options: Any) -> None:
     """Check the values of an options object; called in its ``__post_init__``.
 
     Raises:
-        OptionError: a value has the wrong type, is out of bounds or is none of the choices.
+        OptionError: a value has the wrong type, is out of bounds, or is not one of the choices.
     """
     for info in describe(type(options)):
         value = getattr(options, info.name)

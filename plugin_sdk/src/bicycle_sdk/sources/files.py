@@ -69,7 +69,7 @@ class FileSourceOptions(SourceOptions[T_co]):
         return {"follow": cls.follow, **given}
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Yield a URI in place of a path."""
+        """Yield a conflict if the path is a URI."""
         scheme, has_scheme, _ = str(self.path).partition("://")
         if has_scheme and scheme.isalnum():
             problem = f"{self.path!r} is a URI, not the path of a file"
@@ -85,7 +85,7 @@ class TextFileSourceOptions(FileSourceOptions[str], connector="text", call="read
     """The options for reading lines of text."""
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Yield a URI in place of a path, and a field of lines without fields."""
+        """Yield a conflict for a URI as the path, or a timestamp field of text."""
         yield from super().conflicts()
         if self.timestamp_field:
             problem, hint = "a line of text has no fields", "use assign_timestamps(…)"

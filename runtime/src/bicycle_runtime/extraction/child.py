@@ -7,7 +7,7 @@ handlers of user code cannot keep it. ``loading`` handles the plugin; here is on
 around it.
 
 The dump takes the phase the work is in and, after a native crash or a SIGUSR1 from the parent, the
-calls of the main thread: the last facts of a process that cannot answer any more.
+calls of the main thread: the last facts of a process that can no longer answer.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class _Run:
 def _environment(python: str | None) -> dict[str, str]:
     """Return the child's environment.
 
-    An interpreter of our own also finds Bicycle where we found it, be it a source folder.
+    An interpreter of our own also finds Bicycle where we found it, also in a source folder.
     """
     variables = {"PYTHONHASHSEED": "0"}
     if python is None:

@@ -1,4 +1,4 @@
-"""The renewal of clients that hear of no broker any more.
+"""The renewal of clients that no longer hear from any broker.
 
 A client that is told of no broker at all, as by a single broker during its start, forgets even its
 configured brokers and looks for none again (librdkafka issue 5301). A client can also stop fetching

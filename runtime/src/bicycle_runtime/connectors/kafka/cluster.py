@@ -185,7 +185,7 @@ class Cluster:
         self._leave_client().join(_CLOSE_S)
 
     def _leave_client(self) -> Thread:
-        """Begin to close the client, once nothing asks it any more."""
+        """Begin to close the client, once nothing uses it."""
         client, pool = self._client, self._pool
 
         def close() -> None:

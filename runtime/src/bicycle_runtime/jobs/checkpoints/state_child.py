@@ -2,7 +2,7 @@
 
 Its arguments are for ``base.pipes`` and the checkpoint storage of one job. Each answer is
 ``{"answer": …}`` or ``{"error": …}``. Files that were read are kept, so that a second question for
-a key takes milliseconds. No pickle is loaded. It ends when no question can come any more, or after
+a key takes milliseconds. No pickle is loaded. It ends when no further question can come, or after
 a minute without one.
 """
 
