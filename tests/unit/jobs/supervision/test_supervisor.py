@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
 from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX
@@ -195,6 +197,23 @@ def test_a_stop_is_handed_to_the_driver_which_is_not_started_again(site):
     site.run()
     assert site.drivers[0].told == [signal.SIGTERM]
     assert len(site.drivers) == 1
+
+
+@pytest.mark.parametrize(
+    ("attempts", "state", "code"), [(2, JobState.STOPPED, None), (0, JobState.FAILED, "BIC-1974")]
+)
+def test_a_driver_that_stalls_while_it_stops_ends_a_job_that_may_start_again_as_stopped(
+    site, attempts, state, code
+):
+    stalled = StalledError(job="job", phase="epoch", target="epoch 4", waited_ms=5_000)
+    site.signals = [signal.SIGTERM]
+    plan = msgspec.structs.replace(FIXED, max_attempts=attempts)
+    site.life(ends=[None, FAILED], epoch=3, plan=plan, error=stalled.to_json())
+
+    site.run()
+    status = site.status
+    assert (status.state, status.error and status.error["code"]) == (state, code)
+    assert [(note.code, note.delay_ms) for note in status.restarts] == [(stalled.code, None)]
 
 
 def test_a_stop_between_two_drivers_ends_the_job(site):

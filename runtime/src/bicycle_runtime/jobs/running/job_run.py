@@ -140,8 +140,13 @@ class JobRun:
         log_event(_LOG, event, job=self.location.job, **fields)
 
     def _end_stalled(self, error: StalledError) -> None:
-        """End this process, in which nothing moves any more; a supervisor starts another."""
-        if is_alive(*self.services.supervisor):
+        """End this process, which makes no progress; a supervisor starts another one.
+
+        A job that was requested to stop has ended by that.
+        """
+        if self.services.stop.is_set:
+            self.end_late()
+        elif is_alive(*self.services.supervisor):
             self.progress.status.error = plain_error(error)
             self.progress.write()
         else:

@@ -91,15 +91,15 @@ def _run_or_wait(
         if comes_from_open_files(error):
             run.progress.enter(JobState.RESTARTING)
             return None if _wait_for_files(run, error) else JobState.STOPPED
-        if not isinstance(error, BicycleError) or _is_final(run, error, restarts):
+        if not isinstance(error, BicycleError) or not _may_restart(run, error, restarts):
             raise
-        return None
+        return JobState.STOPPED if run.services.stop.is_set else None
 
 
-def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
-    """Wait for the restart after an error; return whether it ends the job instead.
+def _may_restart(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
+    """Return whether an error leads to a restart, after its delay or a stop request.
 
-    When our lease is gone, that is the error, whatever else it led to.
+    If the lease is lost, the loss is raised instead of the errors that it caused.
     """
     stop = run.services.stop
     with contextlib.suppress(StorageError):
@@ -107,7 +107,7 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     # If Spark was there before, an error that keeps it from starting now may pass.
     is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
     if not is_away and not may_pass(error):
-        return True
+        return False
     status = run.progress.status
     is_hopeless = (
         run.is_bounded
@@ -117,11 +117,12 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     delay_ms = (
         None if is_hopeless else restarts.delay_ms(epoch=status.epoch, position=position_of(error))
     )
-    if stop.is_set:
+    if stop.is_set and delay_ms is not None:  # The history shows why the last epoch was lost.
+        run.progress.note_failure(error, attempt=restarts.used_count, delay_ms=None)
         return True
     run.progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
     if delay_ms is None:
-        return True
+        return False
     log_event(
         _LOG, "job_restarting", level=logging.WARNING, job=run.location.job, error=error,
         delay_ms=delay_ms, attempt=restarts.used_count,
@@ -129,7 +130,8 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     if not isinstance(error, OF_FUNCTIONS):
         run.executor.replace()
     with run.phases.waiting():
-        return stop.wait(delay_ms)
+        stop.wait(delay_ms)
+    return True
 
 
 def _wait_for_files(run: JobRun, error: BaseException) -> bool:

@@ -111,7 +111,8 @@ class Supervisor:
 
         1. A driver with a last word, or one whose place another has taken, is left alone.
         2. A driver that never ran has no strategy yet; the submitting command gets the error.
-        3. Otherwise the strategy decides, and the status shows the decision.
+        3. Otherwise the strategy decides, and the status shows the decision. A stopping job is
+           stopped instead of started again.
         """
         status = self._folder.status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
@@ -122,28 +123,33 @@ class Supervisor:
         # 2. A driver that never ran has no strategy yet; the submitting command gets the error.
         if status.running_ms is None:
             return None
-        # 3. Otherwise the strategy decides, and the status shows the decision.
+        # 3. Otherwise the strategy decides, and the status shows the decision. A stopping job is
+        #    stopped instead of started again.
         restarts = Restarts.planned(status.restart_plan, source=self._source)
         restarts.resume(status.restarts)
         error = _death(status, code, pid=driver.pid)
-        delay_ms = None if self._is_stopping else restarts.delay_ms(epoch=status.epoch)
-        self._write(status, error, attempt=restarts.used_count, delay_ms=delay_ms)
+        delay_ms = restarts.delay_ms(epoch=status.epoch)
+        final = self._folder.state_of_stop(status)
+        if delay_ms is None and final is not JobState.PAUSED:
+            final = JobState.FAILED
+        if self._is_stopping:
+            delay_ms = None
+        self._write(status, error, attempt=restarts.used_count, delay_ms=delay_ms, final=final)
         return delay_ms
 
     def _write(
-        self, status: JobStatus, error: BicycleError, *, attempt: int, delay_ms: int | None
-    ) -> None:
+        self, status: JobStatus, error: BicycleError, *, attempt: int, delay_ms: int | None,
+        final: JobState,
+    ) -> None:  # fmt: skip
         now_ms = self._clock.now_ms()
         status.restarts = add_failure_note(
             status.restarts, error,
             now_ms=now_ms, epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
         )  # fmt: skip
         status.updated_ms = now_ms
-        if delay_ms is None and self._folder.state_of_stop(status) is JobState.PAUSED:
-            status.end(JobState.PAUSED, now_ms)
-        elif delay_ms is None:
-            status.end(JobState.FAILED, now_ms)
-            status.error = plain_error(error)
+        if delay_ms is None:
+            status.end(final, now_ms)
+            status.error = plain_error(error) if final is JobState.FAILED else None
         else:
             status.state, status.error = JobState.RESTARTING, None
             status.restart_count += 1
