@@ -44,7 +44,7 @@ def test_a_job_is_saved_while_it_runs_and_goes_on_elsewhere_from_its_end(bicycle
     shutil.rmtree(tmp_path / "old")
 
     last = stopped["savepoint"]
-    assert (stopped["state"], last["url"]) == ("STOPPED", str(tmp_path / "saved/last"))
+    assert (stopped["state"], last["url"]) == ("SUSPENDED", str(tmp_path / "saved/last"))
     assert running["epoch"] < last["epoch"]
     assert last["event_count"] == 2
     found = bicycle.answer("savepoint", "inspect", last["url"], "--verify")

@@ -119,7 +119,7 @@ def test_a_job_is_hurt_rescaled_saved_and_moved_and_counts_each_word_once(bicycl
     assert third["pid"] != first["pid"]
     assert {found["parallelism"] for found in third["operators"].values()} == {3}
     assert (listed["id"], again.returncode) == (JOB, 5)
-    assert (stopped["state"], running["epoch"] < last["epoch"]) == ("STOPPED", True)
+    assert (stopped["state"], running["epoch"] < last["epoch"]) == ("SUSPENDED", True)
     assert moved["event_count"] > last["event_count"]
     assert (drained["state"], drained["event_count"]) == ("FINISHED", feeder.line_count)
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())

@@ -134,7 +134,8 @@ def test_a_savepoint_is_put_into_an_empty_checkpoint_directory_once(site, url, t
 def test_stopping_takes_a_savepoint_behind_the_end(site, harness):
     answer = site.answer("stop", "shop", "--savepoint", "--name", "last")
 
-    assert (answer["state"], answer["savepoint"]["name"]) == ("STOPPED", "last")
+    assert (answer["state"], answer["savepoint"]["name"]) == ("SUSPENDED", "last")
+    assert site.answer("status", "shop")["state"] == "SUSPENDED"
     assert "savepoint of epoch 1" in site.run("stop", "shop", "--savepoint").stdout
 
 

@@ -43,8 +43,7 @@ def shown(state=JobState.RUNNING, *, driven=True, supervised=True, **more):
         ({"state": JobState.STOPPED, "intent": "stop"}, State.STOPPED),
         ({"state": JobState.PAUSED, "intent": "pause"}, State.STOPPING),
         ({"state": JobState.PAUSED, "intent": "cancel"}, State.PAUSED),
-        ({"state": JobState.STOPPED, "is_suspended": True}, State.SUSPENDED),
-        ({"state": JobState.FINISHED, "is_suspended": True}, State.FINISHED),
+        ({"state": JobState.SUSPENDED, "intent": "suspend"}, State.SUSPENDED),
         ({"state": JobState.FAILED, "intent": "stop"}, State.FAILED),
         ({"state": JobState.PAUSED}, State.PAUSED),
         ({"driven": False, "supervised": False, "is_pausing": True}, State.PAUSED),
@@ -59,8 +58,9 @@ def test_the_shown_state_follows_from_file_processes_and_intent(looks, expected)
 
 def test_the_table_is_that_of_the_documented_life():
     assert FOLLOWERS.keys() == set(State)
-    ended = [state for state in FINAL if state is not State.PAUSED]
+    ended = set(FINAL) - {State.PAUSED, State.STOPPED}
     assert all(FOLLOWERS[state] == {State.CREATED} for state in ended)
+    assert FOLLOWERS[State.STOPPED] == {State.CREATED, State.SUSPENDED}
     assert FOLLOWERS[State.PAUSED] == {State.CREATED, State.STOPPED, State.CANCELED}
     assert not any(State.CREATED in FOLLOWERS[state] for state in GOING_ON)
 
@@ -73,9 +73,14 @@ def test_what_was_too_short_to_be_seen_is_filled_in():
 
 
 def test_a_run_that_is_over_does_not_go_on():
-    given_up = {(State.PAUSED, State.STOPPED), (State.PAUSED, State.CANCELED)}
+    ways = {
+        (State.PAUSED, State.STOPPED): (State.STOPPED,),
+        (State.PAUSED, State.CANCELED): (State.CANCELED,),
+        (State.PAUSED, State.SUSPENDED): (State.STOPPED, State.SUSPENDED),
+        (State.STOPPED, State.SUSPENDED): (State.SUSPENDED,),
+    }
     for a, b in itertools.permutations(FINAL, 2):
-        assert steps(a, b) == ((b,) if (a, b) in given_up else None)
+        assert steps(a, b) == ways.get((a, b))
     assert all(steps(a, b) is None for a in FINAL for b in GOING_ON if b is not State.CREATED)
     assert steps(State.RUNNING, State.CREATED) is None
 

@@ -127,7 +127,7 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     assert {e["source"] for e in graph["edges"]} <= {v["id"] for v in graph["vertices"]}
     assert len(epochs["items"]) == 1
     assert (saved["state"], saved["result"]["name"]) == ("done", "first")
-    assert (suspended["state"], suspended["result"]["state"]) == ("done", "STOPPED")
+    assert (suspended["state"], suspended["result"]["state"]) == ("done", "SUSPENDED")
     names = {each["name"] for each in served.get("/api/v1/jobs/job/savepoints")["items"]}
     assert names == {"last"}
     assert served.states("job")[-2:] == ["STOPPING", "SUSPENDED"]
@@ -135,6 +135,18 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     actions = [each["action"] for each in served.get("/api/v1/audit")["items"]]
     assert actions[:3] == ["savepoint", "suspend", "POST"]  # That one was refused.
     assert actions[3:] == ["delete_savepoint", "DELETE", "DELETE"]
+
+
+def test_a_job_that_is_stopped_with_a_savepoint_is_suspended_too(served, light_job):
+    served.start()
+    running(served)
+
+    stopped = served.post("/api/v1/jobs/job/stop", {"savepoint": True, "name": "last"})
+
+    until(lambda: served.states("job")[-1] == "SUSPENDED", "the state")
+    assert (stopped["state"], stopped["result"]["state"]) == ("done", "SUSPENDED")
+    assert stopped["result"]["savepoint"]["name"] == "last"
+    assert served.home.folder("job").status().state is JobState.SUSPENDED
 
 
 def test_a_savepoint_is_restored_from_the_page(served, light_job, tmp_path):

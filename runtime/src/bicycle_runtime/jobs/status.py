@@ -1,8 +1,8 @@
 """The status of a job: one small file that its driver replaces and others read.
 
 The file is replaced as one step, so a reader never sees a part. States are the words that the
-shared job API uses; ``STOPPED`` is a clean end in the middle of the input, and ``PAUSED`` one after
-which the job is to be resumed.
+shared job API uses; ``STOPPED`` is a clean end in the middle of the input, ``PAUSED`` one after
+which the job is to be resumed, and ``SUSPENDED`` one of which a savepoint is complete.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class JobState(Enum):
     FINISHED = "FINISHED"
     STOPPED = "STOPPED"
     PAUSED = "PAUSED"
+    SUSPENDED = "SUSPENDED"
     FAILED = "FAILED"
     CANCELED = "CANCELED"
 
@@ -57,6 +58,7 @@ class JobState(Enum):
             JobState.FINISHED,
             JobState.STOPPED,
             JobState.PAUSED,
+            JobState.SUSPENDED,
             JobState.FAILED,
             JobState.CANCELED,
         )

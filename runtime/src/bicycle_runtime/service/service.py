@@ -17,7 +17,6 @@ import msgspec
 
 import bicycle_runtime
 from bicycle_runtime.base.files import own_folder
-from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
@@ -307,14 +306,8 @@ class Service:
 
     def _operation_done(self, operation: Operation) -> None:
         """Apply a finished operation to the shown state of its job, and look at the job."""
-        result = operation.result or {}
-        if operation.kind == "suspend" and operation.state == "done":
-            status = job_status(self.home, operation.job)
-            url = str(result.get("savepoint", {}).get("url", ""))
-            self.history.note_suspended(operation.job, run=status.started_ms, savepoint=url)
-            self.watcher.note_suspended(operation.job, status.started_ms)
         if operation.kind == "dismiss" and operation.state == "done":
-            dismissed = json.dumps(result["dismissed"])
+            dismissed = json.dumps((operation.result or {})["dismissed"])
             self.history.note_dismissed(operation.job, dismissed)
             self.watcher.note_dismissed(operation.job, dismissed)
         self.watcher.wake()

@@ -50,7 +50,7 @@ class _Words(RegexHighlighter):
         r"^(?P<name>(?:job|plugin|savepoint|checkpoint|stage) \S+)",
         r"^ *(?P<label>(?!ok |failed |refused |fix:)[a-z]\S{0,12}(?: [a-z]+)?) {2,}",
         r"(?<!\w)(?P<good>RUNNING|FINISHED|published|exactly-once)(?!\w)",
-        r"(?<!\w)(?P<pending>CREATED|RESTARTING|STOPPING|STOPPED|PAUSED|CANCELED|at-least-once)(?!\w)",
+        r"(?<!\w)(?P<pending>CREATED|RESTARTING|STOPPING|STOPPED|PAUSED|SUSPENDED|CANCELED|at-least-once)(?!\w)",
         r"(?<!\w)(?P<bad>FAILED|damaged|at-most-once)(?!\w)",
     )
 

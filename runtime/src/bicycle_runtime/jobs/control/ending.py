@@ -100,6 +100,21 @@ def _stop(home: Home, status: JobStatus, clock: Clock, *, waited_ms: int = 0) ->
     return job_status(home, folder.id)
 
 
+def suspend_stopped(home: Home, name: str) -> JobStatus:
+    """Set a stopped job to SUSPENDED, and return its status.
+
+    A savepoint of its last epoch is complete. Other states are left unchanged: a drained job is
+    FINISHED.
+    """
+    folder, status = home.find(name), job_status(home, name)
+    with FileLock(folder.lock_path, job=status.job, location=str(folder.path)):
+        status = folder.status() or status
+        if status.state is JobState.STOPPED:
+            status.state = JobState.SUSPENDED
+            write_status(folder.status_path, status)
+    return status
+
+
 def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """Kill all processes of a job, and publish its sealed output.
 

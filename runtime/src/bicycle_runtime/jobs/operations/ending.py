@@ -12,6 +12,7 @@ from bicycle_runtime.jobs.control.ending import (
     drain_job,
     pause_job,
     stop_job,
+    suspend_stopped,
 )
 from bicycle_runtime.jobs.operations.operation import (
     NoOptions,
@@ -54,10 +55,11 @@ def _stop(call: OperationCall, options: StopOptions) -> Result:
     if options.savepoint:  # Refused before the job ends.
         require_free_name(call, options)
     end = drain_job if options.drain else stop_job
-    result = _result_of(end(call.home, call.job, clock=call.clock))
-    if options.savepoint:
-        result["savepoint"] = take_last_savepoint(call, options)
-    return result
+    status = end(call.home, call.job, clock=call.clock)
+    if not options.savepoint:
+        return _result_of(status)
+    saved = take_last_savepoint(call, options)
+    return {**_result_of(suspend_stopped(call.home, call.job)), "savepoint": saved}
 
 
 def _settle_stop(call: OperationCall, options: StopOptions) -> StopOptions:

@@ -134,7 +134,6 @@ class KnownRow:
     supervisor_pid: int
     supervisor_started: int
     restarts: int
-    suspended_run: int | None = None
     dismissed: str | None = None
 
 
@@ -218,15 +217,6 @@ class History:
             for job in gone:
                 connection.execute("UPDATE jobs SET removed_ms = ? WHERE id = ?", (at_ms, job))
             return last
-
-        return self._control.write(work)
-
-    def note_suspended(self, job: str, *, run: int, savepoint: str) -> Future[None]:
-        """Keep that a run was stopped for a savepoint, which is complete."""
-        sql = "UPDATE jobs SET suspended_run = ?, savepoint = ? WHERE id = ?"
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute(sql, (run, savepoint, job))
 
         return self._control.write(work)
 
@@ -413,8 +403,7 @@ def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
     row, last = noted.row, 0
     names = tuple(KnownRow.__dataclass_fields__)
     values = [getattr(row, name) for name in names]
-    # A savepoint and a dismissal are noted by themselves.
-    kept = ("id", "suspended_run", "dismissed")
+    kept = ("id", "dismissed")  # Dismissals are stored separately.
     news = ", ".join(f"{n} = excluded.{n}" for n in names if n not in kept)
     connection.execute(
         f"INSERT INTO jobs ({', '.join(names)}, seen_ms) VALUES ({', '.join('?' * len(names))}, ?)"

@@ -1,9 +1,8 @@
 """States of jobs as the service shows them, and how each may follow another.
 
-The driver's file has the word of the run itself. Processes that are gone, and what somebody has
-asked for, say more: a job whose end was asked for is STOPPING or CANCELING until its file has the
-last word, and one that was stopped for a savepoint that is complete is SUSPENDED. A job without
-processes that was requested to pause is PAUSED.
+The status file contains the state of the run. Processes that have ended and requests change it: a
+job that was requested to end is STOPPING or CANCELING until its file has a final state. A job
+without processes that was requested to pause is PAUSED.
 
 A look comes once a second, so that a short state may not be seen. ``steps`` fills in what must have
 been between two looks, and refuses what cannot have been.
@@ -62,8 +61,8 @@ _FINAL = frozenset(
         State.FINISHED,
     },
 )
-# A final state is followed by another run only, which begins with CREATED. A paused job may be
-# stopped or canceled, too.
+# A final state is followed by another run only, which begins with CREATED. A paused job may also be
+# stopped or canceled, and a stopped job is suspended when its savepoint is complete.
 FOLLOWERS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.FAILING, State.CANCELING, State.STOPPING}),
     State.RUNNING: frozenset(
@@ -84,6 +83,7 @@ FOLLOWERS: Mapping[State, frozenset[State]] = {
         }
     ),
     **{state: frozenset({State.CREATED}) for state in State if state in _FINAL},
+    State.STOPPED: frozenset({State.CREATED, State.SUSPENDED}),
     State.PAUSED: frozenset({State.CREATED, State.STOPPED, State.CANCELED}),
 }
 
@@ -94,7 +94,6 @@ def shown_state(
     is_driven: bool,
     is_supervised: bool,
     intent: Intent | None = None,
-    is_suspended: bool = False,
     is_pausing: bool = False,
 ) -> State:
     """Return the state of a job from its file, its processes and requests.
@@ -104,11 +103,10 @@ def shown_state(
         is_driven: Whether the driver lives.
         is_supervised: Whether somebody lives who starts the driver again.
         intent: What somebody asked for and is not done yet; None for nothing.
-        is_suspended: Whether this run was stopped for a savepoint that is complete.
         is_pausing: Whether this run was requested to pause.
     """
     if status.state.is_final:
-        return _final_state(status, intent, is_suspended=is_suspended)
+        return _final_state(status, intent)
     if not is_driven and not is_supervised:
         # A cancel kills first, and writes the last word then.
         if intent is not None and intent.shown == State.CANCELING.value:
@@ -121,13 +119,11 @@ def shown_state(
     return State(status.state.value) if status.error is None else State.FAILING
 
 
-def _final_state(status: JobStatus, intent: Intent | None, *, is_suspended: bool) -> State:
+def _final_state(status: JobStatus, intent: Intent | None) -> State:
     """Return the state of a run that is over.
 
     A savepoint may still be taken, or sealed output be published.
     """
-    if status.state is JobState.STOPPED and is_suspended:
-        return State.SUSPENDED
     is_stopped = status.state in (JobState.STOPPED, JobState.PAUSED)
     if is_stopped and intent is not None and intent.needs_running:
         return State(intent.shown)

@@ -120,13 +120,6 @@ class Watcher:
         """Look now, from any thread."""
         self._process_ends.wake()
 
-    def note_suspended(self, job: str, run: int) -> None:
-        """Show a run as SUSPENDED once it is STOPPED: its savepoint is complete."""
-        row = self._rows.get(job)
-        if row is not None:
-            self._rows[job] = replace(row, suspended_run=run)
-        self.wake()
-
     def note_dismissed(self, job: str, dismissed: str) -> None:
         """Show a job without its dismissed need for attention."""
         row = self._rows.get(job)
@@ -186,15 +179,18 @@ class Watcher:
             self._seen[job] = seen
             _note_lag(seen, now_ms)
             seen.paces.take(status)
-        elif seen.state is not None and seen.state.is_final and seen.status.state.is_final:
-            row = self._rows.get(job)
-            if row is not None and row.suspended_run != row.run:
-                return None
+        elif (
+            job in self._rows
+            and seen.state is not None
+            and seen.state.is_final
+            and seen.status.state.is_final
+        ):
+            return None
         return self._settle(job, seen, now_ms)
 
     def _settle(self, job: str, seen: _Seen, now_ms: int) -> Noted:
         """Determine the state of a job, and the steps to it since the last look."""
-        status, row = seen.status, self._rows.get(job)
+        status = seen.status
         folder = self._home.folder(job)
         asked = self._intents.intent(job)
         is_driven = self._process_ends.is_alive(status.pid, status.pid_started)
@@ -211,7 +207,6 @@ class Watcher:
                 status.supervisor_pid, status.supervisor_started
             ),
             intent=None if asked is None else asked[0],
-            is_suspended=row is not None and row.suspended_run == status.started_ms,
             is_pausing=not is_driven and folder.state_of_stop(status) is JobState.PAUSED,
         )
         if state in (State.FAILED, State.PAUSED) and not status.state.is_final:
@@ -254,7 +249,6 @@ class Watcher:
                 pid=status.pid, pid_started=status.pid_started,
                 supervisor_pid=status.supervisor_pid, supervisor_started=status.supervisor_started,
                 restarts=status.restart_count,
-                suspended_run=None if row is None else row.suspended_run,
                 dismissed=None if row is None else row.dismissed,
             ),
             steps=tuple(
