@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import KafkaSourceBuilder, ProcessFunction, dead_letter
+from bicycle_sdk.formats import protobuf
 from bicycle_streams import connect
 from bicycle_streams.errors import StreamError
 from tests.kafka.kafka_feeding import feed, source_run, values
@@ -48,6 +49,20 @@ def run(broker, topic, function=None, **formats):
         return harness.results("out"), harness.dead_letters
 
 
+def protobuf_run(broker, topic):
+    """Return the names of bounded Protobuf messages, and the letters."""
+
+    def job(env):
+        source = KafkaSourceBuilder[dict](broker.bootstrap, topic).bounded()
+        source.deserializer(protobuf("google.protobuf.descriptor_pb2:DescriptorProto"))
+        rows = env.add_source(source).uid("in").on_error(dead_letter())
+        rows.map(lambda row: row["name"]).uid("name").collect("out")
+
+    with Harness(job, parallelism=1) as harness:
+        eventually(lambda: harness.run() or harness.loop.manifest.plan.is_finished, 60)
+        return harness.results("out"), harness.dead_letters
+
+
 def places(letters):
     return [(letter["operator"], letter["offset"]) for letter in letters]
 
@@ -66,6 +81,35 @@ def test_values_of_every_bad_kind_are_dead_letters(kafka_broker, topic):
     assert [order.id for order in found] == [1, 2, 3]
     assert places(letters) == [("in", offset) for offset in range(1, 1 + len(bad))]
     assert [base64.b64decode(letter["value"]) for letter in letters] == [b or b"" for b in bad]
+
+
+def test_protobuf_values_of_every_bad_kind_are_dead_letters(kafka_broker, topic):
+    name = topic()
+    bad = {
+        "no value": None, "truncated": b"\x0a\x05ab", "another kind": b"\x08\x01",
+        "long number": b"\x08" + b"\xff" * 20, "long length": b"\x0a\xff\xff\xff\xff\x07a",
+        "not UTF-8": b"\x0a\x02\xff\xfe", "JSON": b'{"name": "a"}', "group": b"\x0b",
+        "nested": nested(1_000), "large rubbish": b"\xff" * LARGE,
+    }  # fmt: skip
+    unknown = b"\x0a\x01b\xa2\x06\x03abc"
+    feed(kafka_broker, name, [b"\x0a\x01a", *bad.values(), unknown, nested(90) + b"\x0a\x01c"])
+
+    found, letters = protobuf_run(kafka_broker, name)
+
+    assert found == ["a", "b", "c"]
+    assert places(letters) == [("in", offset) for offset in range(1, 1 + len(bad))]
+
+
+def nested(depth):
+    """Return a Protobuf message within messages of its class (field 3)."""
+    data = b""
+    for _ in range(depth):
+        size, head = len(data), b"\x1a"
+        while size > 127:
+            head += bytes([size & 127 | 128])
+            size >>= 7
+        data = head + bytes([size]) + data
+    return data
 
 
 def test_keys_of_every_bad_kind_are_dead_letters(kafka_broker, topic):

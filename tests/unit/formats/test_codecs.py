@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import pickle
+import re
 import subprocess
 import sys
 import uuid
@@ -20,6 +21,8 @@ from tests.raising import raises
 PROTO = """
 syntax = "proto3";
 package shop;
+import "google/protobuf/timestamp.proto";
+message Visit { int64 id = 1; google.protobuf.Timestamp at = 2; Visit next = 3; }
 message Item { string sku = 1; int64 count = 2; }
 message Order {
   enum Kind { NEW = 0; PAID = 1; }
@@ -40,6 +43,12 @@ message Order {
 class Item:
     sku: str
     count: int = 0
+
+
+@dataclass
+class Visit:
+    id: int
+    at: datetime.datetime | None = None
 
 
 @dataclass
@@ -241,6 +250,62 @@ def test_bytes_that_are_no_message_are_refused(shop):
         make_codec("protobuf", None, options).decode(b"\xff\xff")
     with pytest.raises(ValueError):
         make_codec("protobuf", Item, options).decode(shop.Order(id=1).SerializeToString())
+
+
+OPTION, DESCRIPTOR = (
+    f"google.protobuf.descriptor_pb2:{name}" for name in ("UninterpretedOption", "DescriptorProto")
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "data", "problem"),
+    [
+        (DESCRIPTOR, b"\x08\x01", "field 'name' of message DescriptorProto has a value of another"),
+        (DESCRIPTOR, b"\x1a\x02\x08\x01", "field 'name' of message DescriptorProto has a value of"),
+        (DESCRIPTOR, b"\x0a\x02\xff\xfe", "field 'name' is not UTF-8"),
+        (DESCRIPTOR, b"\x52\x02\xff\xfe", "field 'reserved_name' is not UTF-8"),
+        (DESCRIPTOR, b"\x08" + b"\xff" * 20, "not a message"),
+        (DESCRIPTOR, b"\x0a\xff\xff\xff\xff\x07a", "not a message"),
+        (OPTION, b"\x12\x02\x0a\x00", "required field 'name[0].is_extension'"),
+    ],
+)
+def test_a_message_with_other_fields_than_its_class_is_refused(message, data, problem):
+    codec = make_codec("protobuf", None, {"message": message})
+
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        codec.decode(data)
+
+
+def test_a_message_object_with_a_value_of_another_kind_is_refused(shop):
+    codec = make_codec("protobuf", shop.Order, {"message": "shop_pb2:Order"})
+
+    with pytest.raises(ValueError, match="field 'id' of message Order"):
+        codec.decode(b"\x0a\x03abc")
+
+
+def test_numbers_that_a_closed_enum_lacks_and_unknown_fields_are_ignored():
+    codec = make_codec("protobuf", None, {"message": "google.protobuf.descriptor_pb2:FieldOptions"})
+
+    assert codec.decode(b"\x08\x77\xa2\x06\x03abc") == codec.decode(b"")
+
+
+@pytest.mark.parametrize("seconds", [2**62, 8 * 10**13, -8 * 10**13])
+def test_a_time_that_python_cannot_represent_is_refused(shop, seconds):
+    codec = make_codec("protobuf", Visit, {"message": "shop_pb2:Visit"})
+    with pytest.raises(ValueError, match="out of bounds"):
+        codec.decode(shop.Visit(at={"seconds": seconds}).SerializeToString())
+
+
+def test_messages_within_many_messages_are_read(shop):
+    codec = make_codec("protobuf", None, {"message": "shop_pb2:Visit"})
+    message = shop.Visit(id=1)
+    for _ in range(90):
+        message = shop.Visit(next=message)
+    data = message.SerializeToString()
+    found = codec.decode(data)
+    while "next" in found:
+        found = found["next"]
+    assert found["id"] == 1
 
 
 @pytest.mark.parametrize(
