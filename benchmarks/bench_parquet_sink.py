@@ -23,8 +23,8 @@ from pyarrow import parquet
 from workloads import scratch
 
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import TextVector, Vector
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk.clock import SystemClock
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.frames.records import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import windows
 

@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.formats.registry import make_codec
+from bicycle_runtime.frames.records import FieldRecords
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import JobProgress
-from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import file_sink
 from tests.examples import examples

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.kernel import evaluate, mask_of
-from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
-from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.expressions.evaluation import evaluate, mask_of
+from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import DictRecords, FieldRecords
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import col, lit, together
 from tests.examples import examples
 

@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.expressions.compiling import compile_expressions
-from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
-from bicycle_runtime.operators.columnar.function_reading import read
-from bicycle_runtime.operators.columnar.kernel import evaluate, has_expression
-from bicycle_runtime.operators.columnar.records import (
+from bicycle_runtime.expressions.evaluation import evaluate, has_expression
+from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import (
     DictRecords,
 )
-from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.functions.watermarks import is_out_of_bounds
 from bicycle_runtime.pipelines.builtin_functions import Keep
 from bicycle_runtime.pipelines.computed import ComputedFields, Where

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.columnar.records import (
+from bicycle_runtime.frames.records import (
     ColumnRecords,
     FieldRecords,
 )

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
-from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.record_shapes import RecordShape, mapped_shape
-from bicycle_runtime.operators.columnar.records import DictRecords
-from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.record_shapes import RecordShape, mapped_shape
+from bicycle_runtime.frames.records import DictRecords
+from bicycle_runtime.frames.vectors import Refused
 from tests.examples import examples
 
 PATIENT = settings(

@@ -12,8 +12,8 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.console import ConsoleWriterFactory
 from bicycle_runtime.connectors.files.sink import FileWriterFactory
 from bicycle_runtime.contract import WriterTask
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import TupleVector, Vector
 from bicycle_sdk.windows import WindowResult
 from tests.examples import examples
 

@@ -19,8 +19,8 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import TextVector, Vector
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
 from bicycle_sdk.sinks import parquet_sink

@@ -12,8 +12,8 @@ from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.expressions.kernel import _column
 from bicycle_runtime.expressions.types import FieldRead
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import TextVector, Vector
 from bicycle_runtime.pipelines.record_functions import TypedRecord
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 

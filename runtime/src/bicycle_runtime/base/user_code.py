@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import dis
+import functools
+import inspect
 from typing import Any
 
 from bicycle_sdk.errors import printable
@@ -18,6 +20,7 @@ __all__ = [
     "ProcessEnding",
     "decoding_problem",
     "error_text",
+    "is_async",
     "show",
     "until_failure",
     "users_error",
@@ -37,6 +40,14 @@ class CallsInFlight:
 
 
 CALLS = CallsInFlight()
+
+
+def is_async(function: Any) -> bool:
+    """Return whether a call of the function returns an awaitable, if known in advance."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    target = function if inspect.isroutine(function) else type(function).__call__
+    return inspect.iscoroutinefunction(inspect.unwrap(target))
 
 
 def users_error(error: BaseException) -> BaseException:

@@ -18,7 +18,7 @@ import msgspec
 from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_types import encode_model
-from bicycle_runtime.operators.columnar.records import ColumnRecords
+from bicycle_runtime.frames.records import ColumnRecords
 
 __all__ = [
     "LineBlock",

@@ -19,7 +19,7 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
 from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import TypedConverter
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.frames.records import MISSING, FieldRecords
 from bicycle_sdk.time import TIME_MS_MAX
 
 _RAW_BYTES_MAX = 4_096

@@ -32,6 +32,7 @@ from bicycle_runtime.contract.sink import (
 from bicycle_runtime.contract.source import (
     BadRecord,
     Budget,
+    FieldReader,
     FollowingReader,
     FollowsPublication,
     Headers,
@@ -66,6 +67,7 @@ __all__ = [
     "DriverServices",
     "DropsRecords",
     "EventTimes",
+    "FieldReader",
     "FollowingReader",
     "FollowsPublication",
     "Guarantee",

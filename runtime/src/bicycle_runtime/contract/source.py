@@ -18,6 +18,7 @@ from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
 __all__ = [
     "BadRecord",
     "Budget",
+    "FieldReader",
     "FollowingReader",
     "FollowsPublication",
     "Headers",
@@ -299,6 +300,14 @@ class SourceReader(Protocol):
 
         Called when the worker drops the reader.
         """
+
+
+@runtime_checkable
+class FieldReader(SourceReader, Protocol):
+    """A reader that can return its records as ``FieldRecords``."""
+
+    def give_fields(self) -> bool:
+        """Switch to ``FieldRecords``; return whether format and record type allow it."""
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
-"""SQL expressions over the fields of records: checked early, computed on columns.
+"""Expressions over the fields of records, computed on columns.
 
-``compiling`` reads a text, refuses what is no function of one record, and settles types; ``kernel``
-computes on Arrow columns. The libraries behind both are an extra, and only jobs with expressions
-import them.
+``function_reading`` turns a Python function into an expression; ``evaluation`` computes it with the
+results of Python, and ``mapping`` creates the records of a map. SQL texts have other semantics:
+``compiling`` parses and checks a text and derives its types; ``kernel`` computes it on Arrow
+columns. The libraries of SQL texts are an extra, and only jobs with such texts import them.
 """

@@ -10,8 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice, repeat
-from sys import getsizeof
+from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
 from bicycle_runtime.contract import Headers, Raw
@@ -31,7 +30,6 @@ __all__ = [
     "Streak",
     "join_batches",
     "new_batch",
-    "size_of",
     "split_output",
 ]
 
@@ -386,30 +384,6 @@ def split_output(output: Batch, joined: Batch) -> Iterator[Batch]:
     for part, found, order in zip(lineage.parts, results, orders, strict=True):
         its_order = None if spread.order is None else order
         yield Batch(list(chain.from_iterable(found)), SpreadLineage(part.lineage, found, its_order))
-
-
-_ITEMS_MAX = 8
-_DEPTH_MAX = 4
-
-
-def size_of(value: Any, depth: int = 0) -> int:
-    """Return about how many bytes a record takes, from a few items of containers.
-
-    Example:
-        >>> size_of("a" * 1_000) > 1_000 and size_of([1.5] * 1_000) > 8_000
-        True
-    """
-    size = getsizeof(value)
-    if isinstance(value, str | bytes) or depth == _DEPTH_MAX:
-        return size
-    parts = value
-    if isinstance(value, dict):
-        parts = value.values()
-    elif not isinstance(value, list | tuple | set | frozenset):
-        parts = getattr(value, "__dict__", {}).values()
-    seen = list(islice(parts, _ITEMS_MAX))
-    total = sum(size_of(part, depth + 1) for part in seen)
-    return size + (total * len(parts) // len(seen) if seen else 0)
 
 
 def new_batch(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:

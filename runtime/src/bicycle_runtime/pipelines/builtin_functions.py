@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bicycle_runtime.operators.columnar.kernel import HasExpression
+from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_sdk.expressions import Expression, lit
 
 __all__ = [

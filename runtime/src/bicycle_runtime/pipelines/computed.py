@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bicycle_runtime.expressions.evaluation import HasExpression, evaluate
 from bicycle_runtime.expressions.types import CompiledExpressions
-from bicycle_runtime.operators.columnar.kernel import Columns, HasExpression, evaluate
-from bicycle_runtime.operators.columnar.vectors import Refused, TextVector, Vector
+from bicycle_runtime.frames.frame import Columns
+from bicycle_runtime.frames.vectors import Refused, TextVector, Vector
 from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 

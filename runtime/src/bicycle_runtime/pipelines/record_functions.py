@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NotRequired, TypedDict
 import msgspec
 
 from bicycle_runtime.endpoints.values import FieldType
+from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_runtime.formats.times import time_of
-from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit

@@ -12,7 +12,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.frames.records import MISSING, FieldRecords
 from tests.raising import raises
 
 AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}

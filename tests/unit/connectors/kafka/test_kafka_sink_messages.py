@@ -25,8 +25,8 @@ from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, stag
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import Vector
 from bicycle_runtime.pipelines.record_functions import FieldText
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.kafka import KafkaSinkBuilder

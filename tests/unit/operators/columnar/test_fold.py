@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import FieldRecords
 from bicycle_runtime.operators.columnar import fold
 from bicycle_runtime.operators.columnar.choice import ColumnSteps, field_columns
-from bicycle_runtime.operators.columnar.frames import SourceFrame
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
-from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.windows import kept_slices
 from bicycle_runtime.operators.windows.blocks import open_block, seal_block

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.arrays import Runs
+from bicycle_runtime.frames.arrays import Runs
+from bicycle_runtime.frames.keys import values_array
+from bicycle_runtime.frames.vectors import Vector
 from bicycle_runtime.operators.columnar.folded import (
     FoldedSets,
     FoldedTexts,
@@ -15,8 +17,6 @@ from bicycle_runtime.operators.columnar.folded import (
     joined_folded,
     unpacked_folded,
 )
-from bicycle_runtime.operators.columnar.keys import values_array
-from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_sdk.windows import Sum
 from bicycle_sdk.windows.aggregates import sums_of_floats
 

@@ -4,7 +4,8 @@ import functools
 
 import pytest
 
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve, run
+from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager, resolve, run
 
 
 async def coroutine(value):

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from bicycle_runtime.operators.columnar.records import ColumnRecords
+from bicycle_runtime.frames.records import ColumnRecords
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter, file_sink
 from bicycle_sdk.windows import AggregateFunction, Average, Count, WindowResult

@@ -25,8 +25,8 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
 from bicycle_runtime.formats.record_fields import is_named_tuple
 from bicycle_runtime.formats.typed_values import TypedConverter
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
-from bicycle_runtime.records.rows import field_types
+from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.rows import field_types
 
 _RAW_BYTES_MAX = 4096
 _BEYOND_BYTES = 64 << 10  # Read at once if a record continues behind its slice.

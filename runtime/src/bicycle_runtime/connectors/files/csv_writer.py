@@ -25,8 +25,8 @@ from bicycle_runtime.formats.csv_values import (
     named_cells,
     row_of,
 )
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import Vector
 
 
 class CsvWriter(StagedWriter):

@@ -17,9 +17,9 @@ from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_line
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats import typed_values
 from bicycle_runtime.formats.typed_values import TypedDecoder
-from bicycle_runtime.operators.columnar.arrays import numpy
-from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
-from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
+from bicycle_runtime.frames.arrays import numpy
+from bicycle_runtime.frames.records import DictRecords, FieldRecords
+from bicycle_runtime.frames.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
 
 BlockDecoder = Callable[[LineBlock], SourceBatch]
 _NEWLINE = 10

@@ -16,9 +16,9 @@ from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.reader import locate_file
 from bicycle_runtime.connectors.typed_rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
-from bicycle_runtime.operators.columnar.vectors import Mask, TextVector, Vector
-from bicycle_runtime.records.rows import is_open_mapping
+from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.rows import is_open_mapping
+from bicycle_runtime.frames.vectors import Mask, TextVector, Vector
 
 __all__ = ["ParquetReader"]
 

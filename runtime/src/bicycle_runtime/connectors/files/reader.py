@@ -31,7 +31,7 @@ from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.lines import text_decoder
 from bicycle_runtime.connectors.typed_rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
-from bicycle_runtime.records.rows import field_types
+from bicycle_runtime.frames.rows import field_types
 
 FileFormat = Literal["text", "jsonl", "csv", "parquet"]
 _OPEN_FILES_MAX = 16

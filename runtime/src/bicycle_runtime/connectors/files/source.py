@@ -30,6 +30,7 @@ from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,
     DriverServices,
+    FieldReader,
     Guarantee,
     Lag,
     Slice,
@@ -40,7 +41,6 @@ from bicycle_runtime.contract import (
     StartsBeforeSinks,
 )
 from bicycle_runtime.formats.typed_values import json_decoder
-from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.sources import (

@@ -21,13 +21,13 @@ import msgspec
 
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.contract import EventTimes
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.expressions.function_reading import Reading, read
 from bicycle_runtime.formats.record_types import encode_model
-from bicycle_runtime.operators.columnar.frames import MappedFrame
-from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.record_shapes import shape_of_form
-from bicycle_runtime.operators.columnar.records import ColumnRecords
-from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.frames.frame import MappedFrame
+from bicycle_runtime.frames.record_shapes import shape_of_form
+from bicycle_runtime.frames.records import ColumnRecords
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.clock import Clock, SystemClock
 
 Message = dict[str, Any]

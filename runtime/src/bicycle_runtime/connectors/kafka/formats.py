@@ -23,8 +23,8 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
-from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
-from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
+from bicycle_runtime.frames.records import DictRecords, FieldRecords
+from bicycle_runtime.frames.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
 from bicycle_sdk.formats import type_given_by
 from bicycle_sdk.record_types import clash, type_name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.kafka.encoding import (
     ENCODED_HERE,
@@ -15,7 +16,6 @@ from bicycle_runtime.connectors.kafka.encoding import (
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
 from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.kafka.options import KafkaSinkOptions

@@ -32,7 +32,7 @@ from bicycle_runtime.contract import (
     SourceBatch,
     SourceStatus,
 )
-from bicycle_runtime.operators.batch import size_of
+from bicycle_runtime.records.sizes import size_of
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.sources import PostgresSourceOptions

@@ -31,8 +31,8 @@ from bicycle_runtime.connectors.errors import (
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.formats.times import date_of, duration_of, moment_of, time_of_day_of
-from bicycle_runtime.operators.columnar.records import ColumnRecords
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.frames.records import ColumnRecords
+from bicycle_runtime.frames.vectors import Vector
 from bicycle_sdk.sinks import ColumnType
 
 __all__ = ["TIMES", "TableColumns", "columns_of"]

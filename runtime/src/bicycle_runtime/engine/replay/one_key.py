@@ -12,13 +12,14 @@ from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.batch import Batch, PickLineage
 from bicycle_runtime.operators.functions.operator import Advance, Operator
 from bicycle_runtime.operators.functions.process import StatefulOperator
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
+from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_sdk.functions import as_callable

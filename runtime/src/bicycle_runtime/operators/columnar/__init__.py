@@ -1,8 +1,7 @@
-"""Columns instead of records, for steps that work on fields of many records.
+"""Operators on columns, for steps that work on fields of many records.
 
-``choice`` alone says which steps of a job do so. ``records`` are what sources and windows give,
-``arrays`` and ``keys`` what is computed with, ``fold`` and ``merge`` what a window does before and
-behind the shuffle, ``chain`` runs the steps of one chain.
+``choice`` decides which steps of a job use columns, ``chain`` runs the steps of one chain, ``fold``
+aggregates per key and window before the shuffle, and ``merge`` joins the results after it.
 """
 
 from bicycle_sdk.graph import OperatorKind

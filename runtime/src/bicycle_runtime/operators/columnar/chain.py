@@ -10,13 +10,14 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from bicycle_runtime.expressions.evaluation import evaluate, mask_of
+from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.frames.arrays import numpy
+from bicycle_runtime.frames.frame import Frame, MappedFrame, SourceFrame
+from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.vectors import Refused, Vector
 from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
-from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.choice import ColumnStep, ColumnSteps
-from bicycle_runtime.operators.columnar.frames import Frame, MappedFrame, SourceFrame, mapped
-from bicycle_runtime.operators.columnar.kernel import evaluate, mask_of
-from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
-from bicycle_runtime.operators.columnar.vectors import Refused, Vector
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.watermarks import AssignOperator, is_out_of_bounds
 from bicycle_sdk.expressions import Expression

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.frames.record_shapes import RecordShape, mapped_shape, shape_of
 from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
-from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.record_shapes import RecordShape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
-from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind

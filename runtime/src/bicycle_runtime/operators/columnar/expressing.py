@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, methodcaller
 from typing import Any, Protocol
 
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.rows import is_plain
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS
-from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.function_reading import read
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
-from bicycle_runtime.operators.columnar.vectors import Refused
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.transform import (
     FilterOperator,
     KeyByOperator,
     MapOperator,
 )
-from bicycle_runtime.records.rows import is_plain
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 

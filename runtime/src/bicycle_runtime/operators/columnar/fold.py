@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.columnar.arrays import (
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.frames.arrays import (
     TOTAL_MAX,
     NarrowInts,
     PackedInts,
@@ -21,6 +22,16 @@ from bicycle_runtime.operators.columnar.arrays import (
     numpy,
     steps,
 )
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.keys import (
+    KeyCodes,
+    Keys,
+    PackedKeys,
+    key_column,
+    packed_keys,
+    values_array,
+)
+from bicycle_runtime.frames.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.columnar.choice import (
     ColumnSteps,
     FieldColumn,
@@ -37,17 +48,6 @@ from bicycle_runtime.operators.columnar.folded import (
     digits_of,
     joined_folded,
 )
-from bicycle_runtime.operators.columnar.frames import Frame
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.keys import (
-    KeyCodes,
-    Keys,
-    PackedKeys,
-    key_column,
-    packed_keys,
-    values_array,
-)
-from bicycle_runtime.operators.columnar.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_sdk.windows import SessionWindows
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import frexp, fsum, ldexp
 from typing import Any, Literal, Self
 
-from bicycle_runtime.operators.columnar.arrays import (
+from bicycle_runtime.frames.arrays import (
     NarrowInts,
     PackedInts,
     Runs,
@@ -23,7 +23,7 @@ from bicycle_runtime.operators.columnar.arrays import (
     numpy,
     unpack,
 )
-from bicycle_runtime.operators.columnar.keys import (
+from bicycle_runtime.frames.keys import (
     ranks_of,
     unpacked_values,
     values_packer,

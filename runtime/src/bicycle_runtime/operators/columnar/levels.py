@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from bicycle_runtime.expressions.evaluation import has_expression
+from bicycle_runtime.frames.record_shapes import RESULT_SHAPE, RecordShape
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_COLUMNS
 from bicycle_runtime.operators.columnar.choice import (
     ChainChoice,
@@ -19,8 +21,6 @@ from bicycle_runtime.operators.columnar.choice import (
     shape_of_source,
     window_reason,
 )
-from bicycle_runtime.operators.columnar.kernel import has_expression
-from bicycle_runtime.operators.columnar.record_shapes import RESULT_SHAPE, RecordShape
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan
 from bicycle_sdk.graph import OperatorKind
 

@@ -9,14 +9,9 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.layouts.state import RangeState
-from bicycle_runtime.operators.batch import (
-    Batch,
-    ExchangeLineage,
-    join_batches,
-    size_of,
-    split_output,
-)
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, join_batches, split_output
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -40,7 +35,8 @@ from bicycle_runtime.operators.user_calls.batches import call_all, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Calls, CallSettings, Methods, Settle
 from bicycle_runtime.operators.user_calls.direct import direct
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.user_calls.user_functions import eager, resolve
+from bicycle_runtime.records.sizes import size_of
 from bicycle_runtime.state.errors import NAMED_STATE_UNMERGEABLE, STATE_UNMERGEABLE
 from bicycle_runtime.state.memory.attributes import describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable

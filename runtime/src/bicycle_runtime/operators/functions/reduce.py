@@ -9,6 +9,7 @@ from itertools import compress
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -16,7 +17,7 @@ from bicycle_runtime.operators.functions.operator import Operator, Stateful, kep
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import go_through
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
+from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate

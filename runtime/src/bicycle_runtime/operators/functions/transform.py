@@ -8,7 +8,7 @@ from operator import index
 from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
-from bicycle_runtime.base.user_code import users_error
+from bicycle_runtime.base.user_code import is_async, users_error
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
@@ -23,7 +23,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import each, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Outcome
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache

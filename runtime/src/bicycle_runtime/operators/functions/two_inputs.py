@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.operators.batch import Batch, StampedLineage
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -22,7 +23,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.calls import Calls, Settle
 from bicycle_runtime.operators.user_calls.direct import direct
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import BroadcastTable
 from bicycle_runtime.state.memory.tables import FunctionTable

@@ -15,6 +15,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.layouts.manifest import ShardTime
 from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
@@ -23,7 +24,7 @@ from bicycle_runtime.operators.shard_times import source_shard, subtask_shard
 from bicycle_runtime.operators.spec import OperatorSpec, WatermarkSpec
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy, user_hook
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 

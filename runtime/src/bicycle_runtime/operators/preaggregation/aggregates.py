@@ -8,7 +8,8 @@ from operator import itemgetter, truediv
 from types import GenericAlias
 from typing import Any
 
-from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
+from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.state.separation import separate
 from bicycle_sdk.windows import (

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.operators.preaggregation.aggregates import Accumulators, Folding
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_runtime.state.memory.windows import Row
 from bicycle_sdk.windows import Count, Sum
 from bicycle_sdk.windows.aggregates import SelectedAggregate, sums_of_ints

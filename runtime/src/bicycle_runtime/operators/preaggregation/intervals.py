@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.windows import SessionWindows, duration_ms
 

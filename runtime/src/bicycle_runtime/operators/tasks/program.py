@@ -14,12 +14,12 @@ from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.contract import FieldReader
+from bicycle_runtime.expressions.evaluation import has_expression
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
 from bicycle_runtime.operators.columnar.fold import ColumnFold
-from bicycle_runtime.operators.columnar.kernel import has_expression
 from bicycle_runtime.operators.columnar.levels import choose_level
-from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import reduced_type

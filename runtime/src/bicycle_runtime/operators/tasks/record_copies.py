@@ -14,8 +14,8 @@ from collections.abc import Callable
 from itertools import chain as chained
 from typing import Any
 
+from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import PLAIN

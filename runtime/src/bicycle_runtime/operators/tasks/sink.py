@@ -18,8 +18,8 @@ from bicycle_runtime.contract import (
     WriterFactory,
     WriterTask,
 )
+from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec

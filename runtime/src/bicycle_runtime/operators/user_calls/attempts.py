@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.operators.user_calls.direct import direct
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_runtime.state.undo import Attempts, UndoLog, begin_attempt, undo
 from bicycle_sdk.connected import BuiltInFunction
 

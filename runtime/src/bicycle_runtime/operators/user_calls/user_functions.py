@@ -15,22 +15,14 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from bicycle_runtime.base.user_code import CALLS
+from bicycle_runtime.base.user_code import CALLS, is_async
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_sdk.functions import as_callable
 
-__all__ = ["cancel_calls", "eager", "is_async", "resolve", "run", "run_watched", "selector_of"]
+__all__ = ["cancel_calls", "eager", "resolve", "run", "run_watched", "selector_of"]
 
 Result = TypeVar("Result")
 _loop: asyncio.AbstractEventLoop | None = None
-
-
-def is_async(function: Any) -> bool:
-    """Return whether a call of the function returns an awaitable, if known in advance."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    target = function if inspect.isroutine(function) else type(function).__call__
-    return inspect.iscoroutinefunction(inspect.unwrap(target))
 
 
 def eager(function: Callable[..., Any]) -> Callable[..., Any]:

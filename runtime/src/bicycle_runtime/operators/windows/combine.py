@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from bicycle_runtime.frames.arrays import numpy
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
-from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.fold import ColumnFold
-from bicycle_runtime.operators.columnar.frames import Frame
-from bicycle_runtime.operators.columnar.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.preaggregation.aggregates import Folding

@@ -10,17 +10,17 @@ import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bicycle_runtime.base.user_code import until_failure
+from bicycle_runtime.base.user_code import is_async, until_failure
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.vectors import TupleVector, Vector
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
 from bicycle_runtime.operators.functions.operator import as_sequences
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.user_calls.user_functions import eager, resolve
 from bicycle_runtime.state.memory.due import in_order
 from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError

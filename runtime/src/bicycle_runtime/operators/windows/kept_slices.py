@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from bicycle_runtime.frames.records import joined
 from bicycle_runtime.operators.batch import Batch, new_batch
 from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
-from bicycle_runtime.operators.columnar.records import joined
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator

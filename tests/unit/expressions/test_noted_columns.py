@@ -4,10 +4,11 @@ from collections import Counter
 
 import pytest
 
-from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.records import DictRecords
-from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import DictRecords
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import Expression, col, lit
 
 RECORDS = [{"n": number, "word": f"w{number}"} for number in range(10)]

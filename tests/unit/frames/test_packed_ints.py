@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.arrays import NarrowInts, unpack
+from bicycle_runtime.frames.arrays import NarrowInts, unpack
 
 INTS = st.integers(min_value=-(2**62), max_value=2**62)
 

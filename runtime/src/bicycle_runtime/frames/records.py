@@ -13,12 +13,11 @@ from functools import cache, cached_property, partial
 from itertools import chain, compress, repeat, starmap
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, overload
 
 import msgspec
 
-from bicycle_runtime.contract import SourceReader
-from bicycle_runtime.operators.columnar.vectors import Mask, TupleVector, Vector, joined_vectors
+from bicycle_runtime.frames.vectors import Mask, TupleVector, Vector, joined_vectors
 from bicycle_runtime.records.exactness import PLAIN
 from bicycle_sdk.state.separation import separate
 
@@ -26,7 +25,6 @@ __all__ = [
     "MISSING",
     "ColumnRecords",
     "DictRecords",
-    "FieldReader",
     "FieldRecords",
     "LazyRecords",
     "RecordForm",
@@ -167,14 +165,6 @@ class DictRecords(FieldRecords):
 
 # The value of a row for a field that its record lacks.
 MISSING = msgspec.UNSET
-
-
-@runtime_checkable
-class FieldReader(SourceReader, Protocol):
-    """A reader that can return its records as ``FieldRecords``."""
-
-    def give_fields(self) -> bool:
-        """Switch to ``FieldRecords``; return whether format and record type allow it."""
 
 
 @dataclass(frozen=True, slots=True)

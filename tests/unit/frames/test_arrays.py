@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.arrays import Runs, as_numbers
+from bicycle_runtime.frames.arrays import Runs, as_numbers
 
 NUMBERS = st.one_of(
     st.integers(0, 3), st.integers(0, 2**16 + 1), st.integers(0, 2**33), st.integers(0, 2**63 - 1)

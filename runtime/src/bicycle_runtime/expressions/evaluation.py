@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Protocol
 
-from bicycle_runtime.operators.columnar.arrays import bool_array, numpy
-from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
+from bicycle_runtime.frames.arrays import bool_array, numpy
+from bicycle_runtime.frames.frame import Columns
+from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 
 __all__ = [
-    "Columns",
     "ComputedColumns",
     "HasExpression",
     "evaluate",
@@ -51,27 +51,6 @@ _DIGITS_MAX = 15
 _AT_HAND = frozenset({"field", "itself", "literal", "free"})
 _SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
 _TIE_NEAR = 1e-3
-
-
-class Columns(Protocol):
-    """Records as columns."""
-
-    @property
-    def count(self) -> int:
-        """The number of records."""
-
-    def field(self, name: Any) -> Vector:
-        """Return a field of each.
-
-        Raises:
-            Refused: a record has no such field.
-        """
-
-    def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of each record, with values of ``default`` where it is missing."""
-
-    def take(self, mask: Mask) -> Columns:
-        """Return some of them."""
 
 
 class HasExpression(ABC):

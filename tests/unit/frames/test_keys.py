@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.keys import (
+from bicycle_runtime.frames.keys import (
     KeyCodes,
     Keys,
     key_column,
@@ -13,7 +13,7 @@ from bicycle_runtime.operators.columnar.keys import (
     packed_keys,
     unpacked_keys,
 )
-from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
+from bicycle_runtime.frames.vectors import TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from bicycle_runtime.records.rows import OpenRows
+from bicycle_runtime.frames.rows import OpenRows
 
 
 def decoded(rows, *documents):

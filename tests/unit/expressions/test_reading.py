@@ -5,10 +5,10 @@ from operator import attrgetter, itemgetter
 
 import pytest
 
-from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.function_reading import Reading, read
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.records import DictRecords
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import DictRecords
 from bicycle_sdk.expressions import col
 
 LIMIT = 3

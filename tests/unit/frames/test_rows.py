@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.records.rows import OpenRows, field_names, plain_fields, row_type_of
+from bicycle_runtime.frames.rows import OpenRows, field_names, plain_fields, row_type_of
 
 
 @dataclass

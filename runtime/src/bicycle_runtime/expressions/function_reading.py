@@ -23,9 +23,9 @@ from operator import attrgetter, contains, is_, is_not, itemgetter, not_
 from types import FunctionType
 from typing import Any
 
-from bicycle_runtime.operators.columnar.failing import with_failures_of
-from bicycle_runtime.operators.columnar.kernel import HasExpression
-from bicycle_runtime.records.rows import is_plain
+from bicycle_runtime.expressions.evaluation import HasExpression
+from bicycle_runtime.expressions.failing import with_failures_of
+from bicycle_runtime.frames.rows import is_plain
 from bicycle_sdk.expressions import OPERATIONS, Expression, lit
 
 _STEPS_MAX, _DEPTH_MAX = 400, 4  # of instructions, and of functions that call functions

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, plain_fields
+from bicycle_runtime.frames.rows import field_names, is_mapping, other_fields, plain_fields
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import WindowResult
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from bicycle_runtime.connectors.lines import json_lines
-from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm, joined
-from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
+from bicycle_runtime.frames.records import ColumnRecords, RecordForm, joined
+from bicycle_runtime.frames.vectors import TupleVector, Vector
 
 
 class Total(NamedTuple):

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.operators.columnar.arrays import (
+from bicycle_runtime.frames.arrays import (
     NarrowInts,
     PackedInts,
     arrow,
     numpy,
     unpack,
 )
-from bicycle_runtime.operators.columnar.vectors import TextVector, TupleVector, Vector
+from bicycle_runtime.frames.vectors import TextVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 PackedValues = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.kernel import mask_of
-from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
-from bicycle_runtime.operators.columnar.vectors import Refused, Vector
+from bicycle_runtime.expressions.evaluation import mask_of
+from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.records import DictRecords, FieldRecords
+from bicycle_runtime.frames.vectors import Refused, Vector
 
 
 class Row:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain, compress, repeat
 from typing import Any
 
-from bicycle_runtime.operators.columnar.arrays import (
+from bicycle_runtime.frames.arrays import (
     arrow,
     bool_array,
     magnitude,

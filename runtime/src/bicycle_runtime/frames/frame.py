@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 
-from bicycle_runtime.operators.columnar.kernel import Columns, evaluate, noted
-from bicycle_runtime.operators.columnar.records import (
+from bicycle_runtime.frames.records import (
     MISSING,
     ColumnRecords,
     FieldRecords,
     RecordForm,
 )
-from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
-from bicycle_sdk.expressions import Expression
+from bicycle_runtime.frames.vectors import Mask, Refused, Vector
 
-__all__ = ["Frame", "MappedFrame", "SourceFrame", "mapped"]
+__all__ = ["Columns", "Frame", "MappedFrame", "SourceFrame"]
 
 Name = str | int | None  # of a field, a place in a tuple, or of a record that is a plain value
 _MISSING = type(MISSING)
+
+
+class Columns(Protocol):
+    """Records as columns."""
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+
+    def field(self, name: Any) -> Vector:
+        """Return a field of each.
+
+        Raises:
+            Refused: a record has no such field.
+        """
+
+    def field_or(self, name: Any, default: Vector) -> Vector:
+        """Return a field of each record, with values of ``default`` where it is missing."""
+
+    def take(self, mask: Mask) -> Columns:
+        """Return some of them."""
 
 
 class SourceFrame:
@@ -119,33 +139,3 @@ class MappedFrame:
 
 
 Frame = SourceFrame | MappedFrame
-
-
-def mapped(expression: Expression, frame: Columns) -> MappedFrame:
-    """Return the records that a map makes of others.
-
-    Raises:
-        Refused: they must be made one by one.
-    """
-    match expression.operation:
-        case "given":
-            if not expression.arguments[0]():
-                raise Refused
-            return mapped(expression.arguments[1], frame)
-        case "checked":
-            frame = noted(frame)
-            evaluate(expression.arguments[0], frame)
-            return mapped(expression.arguments[1], frame)
-        case "record":
-            kind: type = dict
-            names, *values = expression.arguments
-        case "make":
-            kind, names, *values = expression.arguments
-        case _:
-            found = evaluate(expression, frame)
-            if isinstance(found, TupleVector):
-                form = RecordForm(tuple, tuple(range(len(found.parts))))
-                return MappedFrame(frame.count, form, dict(enumerate(found.parts)))
-            return MappedFrame(frame.count, RecordForm(None, (None,)), {None: found})
-    columns = {name: evaluate(value, frame) for name, value in zip(names, values, strict=True)}
-    return MappedFrame(frame.count, RecordForm(kind, tuple(names)), columns)
