@@ -55,7 +55,11 @@ def load(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def page_module(page: str, name: str, folder: Path, monkeypatch) -> Iterator[ModuleType]:
-    """Import the Python blocks of a page, one behind the other, as a module of this name."""
+    """Import the Python blocks of a page as a module of this name, in the given folder.
+
+    The folder is also the working directory, so that a program of a page leaves no files here.
+    """
+    monkeypatch.chdir(folder)
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (folder / f"{name}.py").write_text("\n".join(blocks), "utf-8")
     monkeypatch.syspath_prepend(str(folder))

@@ -1,5 +1,6 @@
 """The tree keeps the house rules, and each rule fires on a sample that breaks it."""
 
+import subprocess
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +24,13 @@ EXCEPTIONS: dict[str, set[str]] = {
         # A plugin's parameters are its door: these have defaults from the environment.
         "plugins/wordcount_kafka/src/wordcount_kafka/__init__.py: os.environ",
     },
+}
+
+# The files of the root folder: pages that a new user expects there, and settings of tools.
+ROOT_FILES = {
+    *(".editorconfig", ".gitignore", ".pre-commit-config.yaml", "Makefile", "noxfile.py"),
+    *("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+    *("SECURITY.md", "pyproject.toml"),
 }
 
 
@@ -61,6 +69,12 @@ def test_every_exception_is_still_needed(rule):
 
 def test_exceptions_belong_to_rules():
     assert EXCEPTIONS.keys() <= RULES.keys()
+
+
+def test_the_root_folder_has_no_file_without_a_known_purpose():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
+
+    assert {name for name in listed.stdout.decode().splitlines() if "/" not in name} == ROOT_FILES
 
 
 def test_the_whole_tree_is_read():
