@@ -69,8 +69,8 @@ def test_what_duckdb_reads_is_exact_after_five_kills(kafka_broker, clicks, tmp_p
         ("localhost:9092", kafka_broker.client_settings()["bootstrap.servers"]),
         ('topic = "clicks"', f'topic = "{name}"'),
         ('kind = "delta"', f'kind = "{kind}"'),
-        ('out_dir = "lake"', f'out_dir = "{lake}"'),
-        ('max_age = "1m"', 'max_age = "100ms"'),
+        ('path = "lake"', f'path = "{lake}"'),
+        ('roll_ms = "1m"', 'roll_ms = "100ms"'),
     ):
         assert before in text
         text = text.replace(before, after)

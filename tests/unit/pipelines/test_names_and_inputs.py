@@ -55,6 +55,14 @@ def test_the_key_of_a_result_is_called_as_its_field(tmp_path, time, ops, name, w
         assert run(other, "yaml") == run(text)
 
 
+def test_windows_use_event_time_for_both_names_of_the_field(tmp_path):
+    text = short(lines(tmp_path, *ROWS))
+    other = text.replace("time_field", "timestamp_field")
+
+    assert [row["window_start_ms"] for row in run(other)] == [0, 0]
+    assert graph(other) == graph(text)
+
+
 def test_a_row_that_was_stored_before_keys_had_names_calls_its_key_key():
     row = WindowRow(["count"], "sensor")
     row.__setstate__((None, {"names": ("count",)}))

@@ -419,8 +419,8 @@ SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_b
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        ("", "window.type is session, which needs event time: set the source `time_field`"),
-        ("[time]\n", "4:1: 'source' has no event time: set its `time_field`, or `field` in time"),
+        ("", "window.type is session, which needs event time: set the source `timestamp_field`"),
+        ("[time]\n", "4:1: 'source' has no event time: set its `timestamp_field`, or `field` in time"),
         ('[time]\nfield = "at"\n', None),
         ('time_field = "at"\n', None),
     ],

@@ -75,7 +75,7 @@ def _check_time(checks: Checks, node: Any, sources: Sequence[Any]) -> None:
     fields = {source.id: source.spec.time_field for source in sources}
     for source in sources:
         if fields[source.id] is None and not source.spec.has_times:
-            text = f"{source.id!r} has no event time: set its `time_field`, or `field` in time"
+            text = f"{source.id!r} has no event time: set its `timestamp_field`, or `field` in time"
             checks.note(node.path, text)
     told = {fields[each.id] for each in sources if fields[each.id] and not each.spec.reads_time}
     if told and len(set(fields.values())) > 1:
@@ -90,9 +90,9 @@ def _check_window(checks: Checks, node: Any) -> None:
         needs = ["type"]
     for name in needs if node.spec.type != "count" else ():
         value = getattr(node.spec, name)
-        where = "a vertex `time` before it"
+        where = "a vertex `time` upstream"
         if node.path[0] != "vertices":
-            where = "the source `time_field`"
+            where = "the source `timestamp_field`"
         text = f"{label_of((*path, name))} is {value}, which needs event time: set {where}"
         checks.note((*path, name), text)
 

@@ -32,7 +32,7 @@ from bicycle_runtime.pipelines.operator_keys import (
     Window,
 )
 from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES
+from bicycle_runtime.pipelines.sources import SOURCES, TIME_FIELD_KEYS
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism
 from bicycle_sdk.errors import BicycleError
 
@@ -263,7 +263,7 @@ class _Reading:
 
     def _time(self) -> Node | None:
         source = self._data.get("source")
-        has_field = isinstance(source, dict) and source.get("time_field")
+        has_field = isinstance(source, dict) and any(map(source.get, TIME_FIELD_KEYS))
         if self._data.get("time") is None and not has_field:
             return None
         return Node(id="time", operator="time", spec=self._whole.time or Time(), path=("time",))

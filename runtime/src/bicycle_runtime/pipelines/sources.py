@@ -24,6 +24,9 @@ _FORMAT_OF_FILES = Literal["jsonl", "csv", "parquet", "text"]
 _STARTS = ("earliest", "latest")
 _TIME_FIELD = "timestamp_field"
 
+# The names of the key for the field with the event time.
+TIME_FIELD_KEYS = ("time_field", _TIME_FIELD)
+
 
 class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The common keys of all sources."""

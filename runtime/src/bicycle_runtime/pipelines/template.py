@@ -10,8 +10,8 @@ name = "{name}"
 
 [source]
 kind = "file"          # or any other source: kafka, redis, postgres, socket, …
-path = "events.jsonl"  # one JSON object a line
-time_field = "at"      # RFC 3339, or ms since 1970
+path = "events.jsonl"  # one JSON object per line
+timestamp_field = "at"  # RFC 3339, or ms since 1970
 
 [time]
 max_out_of_orderness = "10s"
@@ -25,7 +25,7 @@ count_by = "page"      # agg = "sum", agg_field = "price" adds up a field instea
 
 [sink]
 kind = "file"          # or any other sink: kafka, redis, delta, postgres, http, console, …
-out_dir = "counts"
+path = "counts"
 
 [[test]]
 name = "two pages in one minute"
@@ -46,8 +46,8 @@ name: {name}
 
 source:
   kind: file          # or any other source: kafka, redis, postgres, socket, …
-  path: events.jsonl  # one JSON object a line
-  time_field: at      # RFC 3339, or ms since 1970
+  path: events.jsonl  # one JSON object per line
+  timestamp_field: at  # RFC 3339, or ms since 1970
 
 time:
   max_out_of_orderness: 10s
@@ -61,7 +61,7 @@ ops:
 
 sink:
   kind: file          # or any other sink: kafka, redis, delta, postgres, http, console, …
-  out_dir: counts
+  path: counts
 
 test:
   - name: two pages in one minute
@@ -76,11 +76,11 @@ test:
 
 
 def pipeline_template(name: str, notation: Notation) -> str:
-    """Return the text of a pipeline to begin with.
+    """Return the text of a new pipeline.
 
     Args:
         name: Name of the job.
-        notation: How it is written.
+        notation: The notation of the file.
     """
     text = _TOML if notation == "toml" else _YAML
     return text.format(name=name, file=f"{name}.{notation}")
