@@ -38,7 +38,7 @@ def main() -> None:
     median, best = ratios(rates[HOT], rates[EVEN])
     report = Report(
         name="hot-key",
-        claim="Windows keep 0.7 of their pace if half of all records have one key.",
+        claim="Windows keep 0.7 of their throughput if half of all records have one key.",
         payload=f"{even.text}; {hot.text}",
         method=f"{options.repeats} rounds in turns on a warm engine with two cores; the rate "
         "of the whole run; all windows compared with the expected results in every run",

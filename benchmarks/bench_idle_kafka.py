@@ -60,7 +60,7 @@ def main() -> None:
             shares_table("The job while nothing happens", found),
             Table(
                 title="The broker, and the first line after silence",
-                columns=["figure", "median", "least", "most"],
+                columns=["result", "median", "least", "most"],
                 rows=[
                     ["broker, % of a core", *_spread(brokers)],
                     ["line to committed count, ms", *_spread(latencies)],

@@ -76,7 +76,7 @@ def main() -> None:
     rate = {name: 1e6 / statistics.median(costs) for name, costs in found.items()}
     report = Report(
         name="joins",
-        claim="Joins and process functions with RocksDB have at least half of their pace in "
+        claim="Joins and process functions with RocksDB have at least half of their throughput in "
         "memory.",
         payload=f"{count:,} rows of {KEYS} keys, one of five on the right side, in {EPOCHS} "
         "epochs; process functions get both sides in one stream",

@@ -233,7 +233,7 @@ def main() -> None:
     peers, notes = available(wanted)
     report = Report(
         name="kafka-throughput",
-        claim="Exactly once has 0.7 of the pace of at least once, and both are three to four "
+        claim="Exactly once has 0.7 of the throughput of at least once, and both are three to four "
         "times as fast as Quix Streams.",
         payload=f"{events.text} of {USERS:,} users, the user as key, {PARTITIONS} partitions; "
         f"{fewer.count:,} of them for the other systems",

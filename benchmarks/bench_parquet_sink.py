@@ -76,7 +76,7 @@ def main() -> None:
     plain, alone = found["pyarrow, from records"], found["pyarrow, from a table"]
     report = Report(
         name="parquet-sink",
-        claim="The Parquet sink has 0.6 of the pace of pyarrow for the same records.",
+        claim="The Parquet sink has 0.6 of the throughput of pyarrow for the same records.",
         payload=f"{count:,} records of four fields, {USERS:,} users, 4 cities, "
         f"epochs of {BATCH * EPOCH_BATCHES:,}",
         method=f"{options.repeats} rounds in turns; one writer; processor time of all threads, "
@@ -84,7 +84,10 @@ def main() -> None:
         tables=[Table(title="One record", columns=["us per record", "median", "best"], rows=rows)],
         targets=[
             _target(
-                "the sink's pace ÷ pyarrow from records", plain, found["sink, no folders"], 0.6
+                "the sink's throughput ÷ pyarrow from records",
+                plain,
+                found["sink, no folders"],
+                0.6,
             ),
             _target("with folders", plain, found["sink, a folder for each city"], None),
             _target("from columns ÷ pyarrow from a table", alone, found["sink, from columns"], 0.6),

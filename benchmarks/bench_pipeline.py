@@ -122,7 +122,9 @@ def main() -> None:
         pace = (sizes[1] - sizes[0]) / max(seconds[sizes[1]] - later, 1e-3) / 1e6
         report.targets += [
             Target(name="ten times as many lines", value=growth, unit="x", high=GROWTH_MAX),
-            Target(name="the pace behind the start", value=pace, unit="M lines/s", low=PACE_MIN),
+            Target(
+                name="the throughput after the start", value=pace, unit="M lines/s", low=PACE_MIN
+            ),
         ]
     report.tell(options)
 

@@ -60,14 +60,14 @@ def main() -> None:
     ours, bare = found["sink"], found["bare COPY loop"]
     report = Report(
         name="postgres-sink",
-        claim="Upserts into PostgreSQL have 0.7 of the pace of a bare loop with COPY.",
+        claim="Upserts into PostgreSQL have 0.7 of the throughput of a bare loop with COPY.",
         payload=f"{count:,} records of four fields, each key twice, in transactions of {EPOCH:,}",
         method=f"{options.repeats} rounds in turns; one writer, one connection, time from records "
         "to the last commit; a server on this machine without fsync; rows are compared",
         tables=[Table(title="One record", columns=["us per record", "median", "best"], rows=rows)],
         targets=[
             Target(
-                name="the sink's pace ÷ the loop's",
+                name="the sink's throughput ÷ the loop's",
                 value=statistics.median(b / a for a, b in zip(ours, bare, strict=True)),
                 best=min(bare) / min(ours),
                 low=0.7,

@@ -128,7 +128,7 @@ def _table(times: dict[str, Times], key_count: int) -> Table:
         [f"pause {step}", *(_median(found.pauses[step]) for found in times.values())]
         for step in ordered
     ]
-    rows.append(["epoch behind a pause", *(_median(found.behind) for found in times.values())])
+    rows.append(["epoch after a pause", *(_median(found.behind) for found in times.values())])
     rows.append(["start again with 3", *(_median(found.restarts) for found in times.values())])
     warm = [_median(found.warm_restarts) for found in times.values()]
     rows.append(["start again with 3, local state kept", *warm])

@@ -317,7 +317,7 @@ def _targets(found: dict[str, Found]) -> list[Target]:
                 value, best = statistics.median(spent), min(spent)
                 title = f"{name}: first output, local folders {folders}"
                 targets.append(Target(name=title, value=value, best=best, high=high, unit="s"))
-        title = f"{name}: pace of loading, {max(PROCESSES)} processes ÷ one"
+        title = f"{name}: throughput of loading, {max(PROCESSES)} processes ÷ one"
         targets.append(Target(name=title, value=one.scaling, low=SCALING_MIN, unit="x"))
     return targets
 

@@ -80,8 +80,8 @@ def main() -> None:
     found = in_turns(contenders, rounds=options.repeats)
     report = Report(
         name="sinks",
-        claim="The sinks of Delta and Iceberg, which write rows twice, have 0.4 of the pace "
-        "of their libraries. Upserts of Iceberg exceed the pace of the library, and "
+        claim="The sinks of Delta and Iceberg, which write rows twice, have 0.4 of the throughput "
+        "of their libraries. Upserts of Iceberg exceed the throughput of the library, and "
         "HTTP has 0.7 of it.",
         payload=f"{count:,} records of four fields; for upserts each key twice, in commits of "
         f"{EPOCH:,}; requests of {REQUEST} records to a server in the same process",
@@ -107,7 +107,7 @@ def main() -> None:
 
 def _target(name: str, ours: list[float], alone: list[float], low: float) -> Target:
     return Target(
-        name=f"{name}: the sink's pace ÷ the library's",
+        name=f"{name}: the sink's throughput ÷ the library's",
         value=statistics.median(b / a for a, b in zip(ours, alone, strict=True)),
         best=min(alone) / min(ours),
         low=low,

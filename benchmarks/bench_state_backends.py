@@ -109,7 +109,7 @@ def main() -> None:
         key_count, access_count = options.keys, options.accesses
     report = Report(
         name="state-backends",
-        claim="A word count over a million distinct words keeps half of its pace if four "
+        claim="A word count over a million distinct words keeps half of its throughput if four "
         "fifths of its state are on disk.",
         payload=f"{words.text}; {key_count:,} keys for single accesses, {access_count:,} at a time",
         method=f"{options.repeats} rounds in turns; rocksdb with a cache for a fifth of the "

@@ -192,7 +192,7 @@ def main() -> None:
         claim="Reading, writing, sealing and restoring keyed state in Python is faster than "
         "with transformWithState.",
         payload=steps.text,
-        method=f"{options.repeats} rounds in turns, two cores each; the pace of a step after "
+        method=f"{options.repeats} rounds in turns, two cores each; the throughput of a step after "
         "its first third; a restart is a start of the query in a warm Java process, "
         "until its first batch is complete; counts compared with the expected results "
         "in every run",

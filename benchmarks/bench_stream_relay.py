@@ -165,7 +165,7 @@ def _tell(options: argparse.Namespace, rates: Rates, count: int) -> None:
     }
     Report(
         name="stream-relay",
-        claim="The toolkit writes to and reads from Kafka at 0.7 of the pace of the bare "
+        claim="The toolkit writes to and reads from Kafka at 0.7 of the throughput of the bare "
         "client, and relays 200,000 messages from a file per second of processor time.",
         payload=f"{count:,} messages of {len(PAYLOAD)} bytes, four partitions",
         method=f"{options.repeats} rounds in turns; processor time of this process, "

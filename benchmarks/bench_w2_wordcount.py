@@ -123,7 +123,8 @@ def main() -> None:
     peers, notes = available(wanted)
     report = Report(
         name="w2-wordcount",
-        claim="A running word count, durable in every epoch, has 0.6 of the pace of a plain loop.",
+        claim="A running word count, durable in every epoch, has 0.6 of the throughput of a plain "
+        "loop.",
         payload="; ".join(words.text for words in inputs) + f"; {WORDS_PER_LINE} words a line",
         method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
         "steady is the rate after the first third; all counts compared with the "

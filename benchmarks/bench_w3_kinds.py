@@ -41,7 +41,7 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
 JUDGED = (
     "whole run ÷ plain loop, msgspec, and ÷ Spark SQL windows: floats and dicts ≥ 1.2 and ≥ 4, "
     "a value that is computed and a function with a loop ≥ 0.6 and ≥ 2; idle cores from the second "
-    "epoch on ≤ 10 %; pace with functions that are read ÷ called ≥ 1.5, with a loop ≥ 1.1"
+    "epoch on ≤ 10 %; throughput with functions that are read ÷ called ≥ 1.5, with a loop ≥ 1.1"
 )
 # Rounding is left out for Spark, whose numbers are rounded in another way.
 QUERIES = {
@@ -201,7 +201,7 @@ def _called_table(
         report.compare(f"functions read ÷ called, {kind.text}", read, called, low=low)
     return Table(
         title=f"{readings.text}, with decimals: us of processor time for each",
-        columns=["job", "functions read", "the same called", "times the pace"],
+        columns=["job", "functions read", "the same called", "times the throughput"],
         rows=rows,
     )
 

@@ -194,11 +194,11 @@ class Report:
         if self.judged:
             parts[1] += f"\n- targets, set before the run: {self.judged}"
         if is_quick:
-            parts.append("**A quick run: sizes too small for figures; only the outputs count.**")
+            parts.append("**A quick run: sizes too small for results; only the outputs count.**")
         parts += [table.markdown() for table in self.tables]
         released = _released().get(self.name, {})
         if self.targets:
-            columns = ["figure", "median", "best", "target", "verdict", "to last release"]
+            columns = ["result", "median", "best", "target", "verdict", "to last release"]
             rows = [
                 target.cells(released.get(target.name), is_judged=not is_quick)
                 for target in self.targets

@@ -39,7 +39,7 @@ def with_summary(document: str) -> str:
             cells = [report["name"], f"{missed} of {len(judged)}", worst.name, worst.shown]
             rows.append("| " + " | ".join([*cells, worst.target]) + " |")
     head = [
-        "| report | missed | the worst judged figure | value | target |",
+        "| report | missed | the worst judged result | value | target |",
         "|---|---|---|---|---|",
     ]
     table = "\n".join([*head, *rows])

@@ -132,7 +132,7 @@ def pictures() -> dict[Path, str]:
     shown = ["$ make demo", "", *demo.table(counts), "", demo.summary(counts)]
     return {
         images / "demo.svg": draw.terminal(shown),
-        images / "pace.svg": draw.chart(draw.ratios(_read(BENCHMARKS))),
+        images / "throughput.svg": draw.chart(draw.ratios(_read(BENCHMARKS))),
     }
 
 

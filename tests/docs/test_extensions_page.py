@@ -74,9 +74,9 @@ def test_a_job_runs_with_every_part_of_the_extension(installed, tmp_path):
 
     assert summary.state == "FINISHED"
     assert any(isinstance(each, installed.PlainSpace) for each in made)
-    figures = [json.loads(line) for line in (tmp_path / "figures.jsonl").read_text().splitlines()]
-    assert [each["epoch"] for each in figures] == list(range(1, summary.epoch + 1))
-    assert sum(each["operators"]["visits"]["records_in"] for each in figures) == 3
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [each["epoch"] for each in reports] == list(range(1, summary.epoch + 1))
+    assert sum(each["operators"]["visits"]["records_in"] for each in reports) == 3
     states = (tmp_path / "states.txt").read_text().split()
     assert states[:2] == ["job", "CREATED"]
     assert states[-1] == "FINISHED"

@@ -97,7 +97,7 @@ def report_of(figures):
     rows = "".join(f"| {name}  |  {value} x | 9 x | - | reached | - |\n" for name, value in figures)
     return (
         "<!-- begin x -->\n- measured: 2026-01-02 on commit abc (code 1)\n\n"
-        f"| figure | median | best | target | verdict | to last release |\n{rows}<!-- end x -->\n"
+        f"| result | median | best | target | verdict | to last release |\n{rows}<!-- end x -->\n"
     )
 
 

@@ -19,7 +19,7 @@ def report(name, *rows):
 def test_the_figure_that_is_farthest_behind_its_target_is_told(summary):
     page = MARKS + report(
         "pace",
-        ("figure", "median", "best", "target", "verdict", "to last release"),
+        ("result", "median", "best", "target", "verdict", "to last release"),
         ("near", "1.9 x", "2 x", "≥ 2 x", "MISSED", "-"),
         ("far", "1,500 ms", "9 ms", "≤ 1,000 ms", "MISSED", "-"),
         ("told", "0.1 x", "-", "-", "not judged", "-"),

@@ -13,6 +13,7 @@ from bicycle_runtime.base.extensions import other_extensions
 from bicycle_runtime.cli.builtin import bicycle_commands
 from bicycle_runtime.cli.command_offers import Command, CommandTable, command_table
 from bicycle_sdk.entry_points import load_object
+from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.root import CONTEXT, EXIT_CODES, JSON_HELP, PROGRAM, CommandLine
 
 if TYPE_CHECKING:
@@ -117,10 +118,15 @@ _HELP = "\n\n".join(
         JSON_HELP,
     ]
 )
+_EXAMPLES = examples(
+    "bicycle run clicks.py --set input=clicks.csv --checkpoint-dir checkpoints",
+    "bicycle status clicks",
+    "bicycle run --help",
+)
 main = RootGroup(
     name=PROGRAM,
     help=_HELP,
-    epilog=EXIT_CODES,
+    epilog=f"{EXIT_CODES}\n\n{_EXAMPLES}",
     commands=_Commands(),  # type: ignore[arg-type]  # click only reads them
     context_settings=CONTEXT,
 )

@@ -17,8 +17,8 @@ class EngineOptions:
     mode: Literal["streaming", "batch"] = option(
         "streaming",
         doc=(
-            "batch reads bounded input in one pass, with epochs as large as the limits allow, and "
-            "event time ends with the input. A plugin can set another default."
+            "batch reads bounded input in one pass, with epochs as large as the limits allow; "
+            "event time advances only at the end of the input. A plugin can set another default."
         ),
     )
     epoch_interval_ms: int = option(
@@ -31,8 +31,8 @@ class EngineOptions:
     epoch_target_ms: int = option(
         2_000, low=10, high=600_000,
         doc=(
-            "Target duration of epochs under backlog; their size is adapted to it. With "
-            "latency_target_ms 0, an epoch that continues to read takes up to twice the time."
+            "Target duration of epochs under backlog, from which their size follows. With "
+            "--latency-target-ms 0, an epoch that reads continuously takes twice this time."
         ),
     )  # fmt: skip
     max_records_per_epoch: int = option(
@@ -50,21 +50,21 @@ class EngineOptions:
     checkpoint_interval_ms: int = option(
         60_000, low=1, high=86_400_000,
         doc=(
-            "Interval between compactions of state changes into a base, if there are enough "
-            "changes."
+            "Interval at which the state changes of epochs are compacted into a base. Each epoch "
+            "is a checkpoint, whatever this interval is."
         ),
     )  # fmt: skip
     retained_epochs: int = option(
         3,
         low=2,
         high=1_000,
-        doc="Number of sealed epochs that can be restored, including the last.",
+        doc="Number of sealed epochs to retain, from which a job can be restored.",
     )
     retained_age_ms: int = option(
         0, low=0, high=2_592_000_000,
         doc=(
-            "Age up to which sealed epochs can also be restored, at most 1000 epochs; 0 disables "
-            "the limit by age."
+            "Also retain epochs that were sealed within this time, at most 1000 epochs; 0 retains "
+            "only the number of --retained-epochs."
         ),
     )  # fmt: skip
     blocking_call_ms: int = option(

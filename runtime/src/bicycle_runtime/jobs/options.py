@@ -116,8 +116,8 @@ class JobOptions:
         low=0,
         high=1_000_000,
         doc=(
-            "Number of restarts of a failed job without progress in between. Default: the restart "
-            "strategy of the plugin."
+            "Maximum number of consecutive restarts of a failed job; a sealed epoch resets the "
+            "count. Default: the restart strategy of the plugin."
         ),
     )
     restart_delay_ms: int | None = option(
@@ -125,8 +125,8 @@ class JobOptions:
         low=0,
         high=86_400_000,
         doc=(
-            "Time before the second restart without progress in between, and before each further "
-            "one; the first restart is immediate. Default: the restart strategy of the plugin."
+            "Delay before each consecutive restart of a failed job except the first, which is "
+            "immediate. Default: the restart strategy of the plugin."
         ),
     )
     latency_target_ms: int = option(
@@ -134,11 +134,10 @@ class JobOptions:
         low=0,
         high=30_000,
         doc=(
-            "Target latency of results while the job keeps up: it pauses after each epoch, for a "
-            "time that allows this latency, and after a long epoch for as long as the epoch took. "
-            "With a backlog, there is no pause. 0 starts an epoch whenever there is input; a job "
-            "with one stage from Kafka to Kafka, at-least-once and without state, then continues "
-            "to read within its epochs."
+            "Target latency of results without a backlog: after an epoch, the job pauses for a "
+            "time that allows this latency, or for the duration of the epoch if that is longer. "
+            "With 0, there is no pause, and a job with one stage, without state, that reads Kafka "
+            "and writes Kafka at least once reads continuously within its epochs."
         ),
     )
     lease_beat_ms: int = option(
@@ -154,7 +153,7 @@ class JobOptions:
         30_000,
         low=0,
         high=3_600_000,
-        doc="Time for which a call to a remote checkpoint storage without a response is repeated.",
+        doc="Time for which a failed call to a remote checkpoint storage is repeated.",
     )
     restart_delay_max_ms: int = option(
         60_000,

@@ -88,5 +88,5 @@ class CommandWithSections(click.Command):
 
 
 def examples(*lines: str) -> str:
-    """Return the examples below the help of a command, lines that can be typed as is."""
+    """Return the examples at the end of the help of a command."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

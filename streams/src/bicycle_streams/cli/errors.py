@@ -28,11 +28,11 @@ NO_TERMINAL = BicycleError.row(
     cause=(
         "The live view of `bicycle stream top` was started in a pipe, with a file or in a script."
     ),
-    fix="add --once to print the current figures, as text or with --json",
+    fix="add --once to print the current values, as text or with --json",
 )
 TOP_LIBRARY_MISSING = BicycleError.row(
     "BIC-2014",
     "the live view needs the library {library!r}, which is not installed",
     cause="The live view of `bicycle stream top` needs a library that is an extra of the toolkit.",
-    fix="pip install 'bicycle-streams[top]', or add --once to print the current figures",
+    fix="pip install 'bicycle-streams[top]', or add --once to print the current values",
 )

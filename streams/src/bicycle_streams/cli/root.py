@@ -30,10 +30,10 @@ _JSON, _DEBUG = "--json", "--debug"
 
 
 class CommandLine(CommandGroup):
-    """Runs one command and turns whatever it raises into words and an exit code."""
+    """The root command, which converts exceptions to error texts and exit codes."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command. Text that the terminal has no letters for is escaped, and ends nothing."""
+        """Run a command; characters that the terminal cannot encode are escaped."""
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)
@@ -50,10 +50,10 @@ class CommandLine(CommandGroup):
             ctx.exit(_INTERRUPTED)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
-        except Exception as error:  # The last door: a bug is told as one.
+        except Exception as error:  # The last handler: other exceptions are bugs.
             if isinstance(error, click.ClickException) and not _is_document(error, words):
                 raise
-            # Slow to import, and needed for the bad case only.
+            # Slow to import, and needed after an error only.
             from bicycle_streams.cli.refusing import refuse
 
             ctx.exit(refuse(error, as_json=_JSON in words, is_debugged=_DEBUG in words))
@@ -65,8 +65,8 @@ def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
 
 
 def streams_root() -> click.Command:
-    """Return the root that has the commands of streams alone."""
-    # Slow to import, and not needed where another distribution brings the root.
+    """Return the root command with the group ``stream`` only."""
+    # Slow to import, and not needed if another distribution provides the root.
     from bicycle_streams.cli.stream import stream_command
 
     root = CommandLine(

@@ -41,7 +41,7 @@ _HISTORY_MS_MAX = HOUR_S * 1_000
     metavar="URL...",
     callback=lambda context, option, texts: [read_address(context, option, t) for t in texts],
 )
-@click.option("--once", is_flag=True, help="Print the current figures and exit.")
+@click.option("--once", is_flag=True, help="Print the current values and exit.")
 @click.option(
     "--sort", type=click.Choice(HEADINGS), default="stream", show_default=True,
     help="Column to sort by.",
