@@ -420,7 +420,7 @@ SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_b
     ("before", "message"),
     [
         ("", "window.type is session, which needs event time: set the source `timestamp_field`"),
-        ("[time]\n", "4:1: 'source' has no event time: set its `timestamp_field`, or `field` in time"),
+        ("[time]\n", "4:1: 'source' has no event time: set its `timestamp_field`, or `field`"),
         ('[time]\nfield = "at"\n', None),
         ('time_field = "at"\n', None),
     ],
