@@ -3,13 +3,12 @@
 import re
 import sys
 import types
-from dataclasses import fields
 from inspect import getmembers, isfunction
 
 import pytest
 
 from bicycle_sdk import KafkaSinkBuilder, KafkaSourceBuilder
-from bicycle_sdk.options import declared_options
+from bicycle_sdk.options import describe
 from bicycle_sdk.plugin import build
 from tests.docs.scripts import DOCS
 
@@ -54,20 +53,25 @@ def test_every_call_of_a_builder_is_on_the_page(builder):
 
 @pytest.mark.parametrize("builder", [KafkaSourceBuilder, KafkaSinkBuilder])
 def test_the_page_tells_the_default_of_each_option_as_it_is_declared(builder):
-    defaults = {field.name: field.default for field in fields(builder._options)}
     rows = [line.split(" | ") for line in SECTION.splitlines() if line.startswith("| `")]
     wrong = []
-    for name, declared in declared_options(builder._options).items():
-        if declared.call and defaults[name]:
-            cells = [row[2] for row in rows if re.search(rf"\b{declared.call}\b", row[0] + row[1])]
-            if not any(text in cell for cell in cells for text in texts_of(defaults[name])):
-                wrong.append((name, defaults[name], cells))
+    for info in describe(builder.options_class):
+        calls = [name for name, call in getmembers(builder, isfunction) if sets(call, info.name)]
+        if calls and info.default:
+            cells = [row[2] for row in rows if re.search(rf"\b{calls[0]}\b", row[0] + row[1])]
+            if not any(text in cell for cell in cells for text in texts_of(info.default)):
+                wrong.append((info.name, info.default, cells))
 
     assert wrong == []
+
+
+def sets(call, option):
+    """Return whether a method of a builder sets an option: its code names it."""
+    return call.__name__[0] != "_" and option in call.__code__.co_consts
 
 
 def texts_of(default):
     """Return the forms in which people write a default: a duration, or words."""
     if isinstance(default, int):
-        return [f"{default // 1_000} s", f"{default // 60_000} min"]
+        return [f"{default // 1_000} s", f"{default // 60_000} min", f"{default} |"]
     return [default, default.replace("-", " ")]

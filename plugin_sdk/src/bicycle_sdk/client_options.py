@@ -8,7 +8,7 @@ from typing import Literal
 from bicycle_sdk.options import option
 from bicycle_sdk.tls_files import TlsFiles
 
-__all__ = ["PulsarCluster", "RedisServer"]
+__all__ = ["PulsarCluster", "RedisServer", "TransactionWait"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,5 +37,22 @@ class PulsarCluster(TlsFiles):
         doc=(
             "URL of the admin API, such as http://host:8080; default: port 8080 of the first "
             "node, or 8443 with TLS."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionWait:
+    """The wait for open transactions of Kafka, before which messages cannot be read."""
+
+    __slots__ = ()  # Options classes with slots have room for this, too.
+
+    transaction_wait_ms: int = option(
+        900_000,
+        low=0,
+        high=86_400_000,
+        doc=(
+            "Time that a read to the end waits for a transaction that was open there at its start. "
+            "A bounded source then ends, and the log reports the unread messages."
         ),
     )

@@ -8,6 +8,8 @@ the runtime bring further formats, for ``Format("name", {...})``.
 from __future__ import annotations
 
 import json
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,18 @@ from typing import Any, Literal, NoReturn, Protocol
 
 from bicycle_sdk.errors import StreamDefinitionError
 
-__all__ = ["Codec", "Format", "FormatName", "as_format", "avro", "csv", "protobuf", "type_given_by"]
+__all__ = [
+    "Codec",
+    "Format",
+    "FormatName",
+    "as_format",
+    "avro",
+    "csv",
+    "format_of",
+    "protobuf",
+    "split_formats",
+    "type_given_by",
+]
 
 FormatName = Literal["json", "msgpack", "csv", "string", "bytes"]
 # The type of a format's records; None: the declared record type.
@@ -88,6 +101,42 @@ def type_given_by(name: str) -> Any:
         <class 'str'>
     """
     return _GIVEN.get(name)
+
+
+def format_of(record_type: Any) -> str:
+    """Return the format name of a type, without ``NewType``, ``Annotated`` and None.
+
+    Example:
+        >>> [format_of(record_type) for record_type in (str, bytes | None, dict)]
+        ['string', 'bytes', 'json']
+    """
+    while hasattr(record_type, "__supertype__"):
+        record_type = record_type.__supertype__
+    if typing.get_origin(record_type) is typing.Annotated:
+        return format_of(typing.get_args(record_type)[0])
+    if typing.get_origin(record_type) in (typing.Union, types.UnionType):
+        members = [arm for arm in typing.get_args(record_type) if arm is not types.NoneType]
+        return format_of(members[0]) if len(members) == 1 else "json"
+    if record_type is str:
+        return "string"
+    return "bytes" if record_type is bytes else "json"
+
+
+def split_formats(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return arguments with each ``Format`` as its name, and its options.
+
+    Args:
+        given: The arguments.
+        names: Those that may be a ``Format``.
+    """
+    found = dict(given)
+    for name in names:
+        format = given.get(name)
+        if isinstance(format, Format):
+            found[name] = format.name
+            if format.options:
+                found[f"{name}_options"] = dict(format.options)
+    return found
 
 
 def csv(*, fields: Sequence[str] = (), delimiter: str = ",") -> Format:

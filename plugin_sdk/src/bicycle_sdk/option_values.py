@@ -1,7 +1,9 @@
 """The values of options by their types: as text, as JSON, and in Python calls.
 
 The first arm of a union is the stored type; further arms are accepted in calls only. A class with
-``from_option`` and ``to_json`` can be the type of an option: it converts its own values.
+``from_option`` and ``to_json`` can be the type of an option: it converts its own values. The names
+``option_type`` and ``option_form`` of such a class are the type in texts for people and for checks;
+``hides_values`` is False if values are no secrets.
 """
 
 from __future__ import annotations
@@ -40,12 +42,16 @@ _TYPE_NAMES = {int: "whole number", float: "number", str: "text", bool: "true or
 
 
 class OptionValueError(ValueError):
-    """A value that an option does not take, with the problem and a hint for the user."""
+    """A value that an option does not take, with the problem and a hint for the user.
 
-    def __init__(self, problem: str, hint: str) -> None:
+    ``item`` is the name of the wrong item of a map, if one is wrong.
+    """
+
+    def __init__(self, problem: str, hint: str, item: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
+        self.item = item
 
 
 def split_none(hint: Any) -> tuple[Any, bool]:
@@ -81,7 +87,8 @@ def is_columns(hint: Any) -> bool:
 def hides_values(hint: Any) -> bool:
     """Return whether a wrong value must not be shown, since it may be a secret."""
     item = _item(hint) if typing.get_origin(hint) in _MAPS else hint
-    return any(hasattr(arm, "from_option") for arm in (item, *typing.get_args(item)))
+    arms = [arm for arm in (item, *typing.get_args(item)) if hasattr(arm, "from_option")]
+    return any(getattr(arm, "hides_values", True) for arm in arms)
 
 
 def type_name(hint: Any) -> str:

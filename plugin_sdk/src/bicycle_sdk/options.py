@@ -56,15 +56,13 @@ _T = TypeVar("_T")
 class Declaration:
     """The declaration at a field, beside its type and its default.
 
-    ``call`` is the method of a builder that sets the option, where there is one. ``aliases`` are
-    earlier names of the option that are still accepted.
+    ``aliases`` are earlier names of the option that are still accepted.
     """
 
     doc: str
     low: float | None = None
     high: float | None = None
     choices: tuple[Any, ...] = ()
-    call: str = ""
     aliases: tuple[str, ...] = ()
 
 
@@ -75,7 +73,6 @@ def option(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[Any, ...] = (),
-    call: str = "",
     aliases: tuple[str, ...] = (),
     kw_only: Any = dataclasses.MISSING,
 ) -> Any:
@@ -88,7 +85,6 @@ def option(
         low: Least accepted number.
         high: Greatest accepted number.
         choices: The accepted values; by default the values of a ``Literal`` or ``Enum`` annotation.
-        call: The method of a builder that sets it.
         aliases: Earlier names of the option that are still accepted.
         kw_only: False for an option that a call also accepts by position; by default as the class
             decides.
@@ -100,7 +96,7 @@ def option(
         >>> declaration(dataclasses.fields(Retention)[0]).low
         1000
     """
-    declared = Declaration(doc=doc, low=low, high=high, choices=choices, call=call, aliases=aliases)
+    declared = Declaration(doc=doc, low=low, high=high, choices=choices, aliases=aliases)
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_METADATA: declared}, kw_only=kw_only)
     return dataclasses.field(default=default, metadata={_METADATA: declared}, kw_only=kw_only)
@@ -272,12 +268,12 @@ def _is_in_bounds(info: OptionInfo, value: Any) -> bool:
 def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> OptionInfo:
     inner, is_nullable = split_none(hint)
     words = set(field.name.split("_"))
-    is_required = field.default is dataclasses.MISSING
+    default: Any = None if field.default is dataclasses.MISSING else field.default
     return OptionInfo(
         name=field.name,
         type_name=type_name(inner),
-        default=None if is_required else field.default,
-        is_required=is_required,
+        default=default.to_json() if hasattr(default, "to_json") else default,
+        is_required=field.default is dataclasses.MISSING,
         low=declared.low,
         high=declared.high,
         choices=declared.choices or choices_of(inner),
@@ -362,6 +358,8 @@ def _refuse_unknown(
 def _parse(cls: type[Any], info: OptionInfo, value: object) -> Any:
     try:
         return parse(info, value)
+    except OptionValueError as error:  # It names the cause, and shows no secret.
+        raise _refusal(cls, info, value) from error
     except ValueError:
         raise _refusal(cls, info, value) from None
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from bicycle_sdk.client_options import PulsarCluster, RedisServer
 from bicycle_sdk.connector_options import SinkOptions, SourceOptions, sink_call, source_call
-from bicycle_sdk.formats import Format, type_given_by
+from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
@@ -53,15 +53,6 @@ _LISTEN = "Whether to be the server to which others connect."
 _HEADS = "Whether lines have heads as on pipes; otherwise a line is its payload."
 
 
-def _with_format(given: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of a call with a ``Format`` as name and options."""
-    format = given.get("value_format")
-    if not isinstance(format, Format):
-        return given
-    options = {"value_format_options": dict(format.options)} if format.options else {}
-    return given | {"value_format": format.name, **options}
-
-
 def _address(parts: SplitResult) -> dict[str, Any]:
     """Return the option ``address``: the URI without its query."""
     return {"address": f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"}
@@ -82,7 +73,7 @@ class _PayloadSource(SourceOptions[Any]):
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the format as name and options."""
-        return _with_format(given)
+        return split_formats(given, "value_format")
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:
@@ -258,7 +249,7 @@ class PublishedOptions(SinkOptions):
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the format as name and options."""
-        return _with_format(given)
+        return split_formats(given, "value_format")
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.formats import Format, as_format, avro, protobuf
+from bicycle_sdk.formats import Format, as_format, avro, format_of, protobuf
 from bicycle_sdk.options import OptionInfo, describe, parse
 from bicycle_sdk.quantities import with_unit
+from bicycle_sdk.secrets import Secret
 
 __all__ = ["Query", "address_error", "address_of", "format_with_schema", "read_connector"]
 
@@ -48,10 +49,10 @@ def read_connector(parts: SplitResult, options_class: Any, *, call: str, record_
         name = missing[0].name
         hint = f"add {name}=… to the query: {missing[0].doc}"
         raise address_error(f"option {name!r} is not set", hint, call=call)
-    if _FORMAT in {info.name for info in infos} and _FORMAT not in options:
-        plain = {str: "string", bytes: "bytes", None: "string"}
-        name = plain.get(record_type, "json")
-        options |= {} if name == "string" else {_FORMAT: name}
+    default = {info.name: info.default for info in infos}.get(_FORMAT, "")
+    if default != "" and _FORMAT not in options:
+        name = "string" if record_type is None else format_of(record_type)
+        options |= {} if name == default else {_FORMAT: name}
     return options_class(**address, **options).build_connector()
 
 
@@ -87,7 +88,7 @@ class Query:
         """
         known = {info.name: info for info in infos if info.name not in address}
         names = {alias: info.name for info in known.values() for alias in info.aliases}
-        names |= {f"{info.name}_env": info.name for info in known.values() if info.hides_values}
+        names |= {f"{info.name}_env": info.name for info in known.values() if info.hint is Secret}
         if _FORMAT in known:
             names |= {"format": _FORMAT, "schema": "value_format_options"}
         found: dict[str, Any] = {}
@@ -120,8 +121,9 @@ class Query:
         if info.unit == "ms":
             text = with_unit(key, text)
         try:
-            if info.hint is object and text[:1] in ("{", "["):
-                return json.loads(text)
+            is_open = info.hint is object or hasattr(info.hint, "from_option")
+            if is_open and text[:1] in ("{", "["):
+                return parse(info, json.loads(text))
             if info.hint is bool and text not in _BOOLS:
                 raise ValueError(text)
             return parse(info, text)

@@ -13,11 +13,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from bicycle_sdk import stream_options
 from bicycle_sdk.descriptors import SourceDescriptor
-from bicycle_sdk.formats import Format
 from bicycle_sdk.installed import installed_options
-from bicycle_sdk.kafka import KafkaSourceBuilder
 from bicycle_sdk.kafka.options import KafkaSourceOptions
-from bicycle_sdk.kafka.queries import read_properties
 from bicycle_sdk.options import describe
 from bicycle_sdk.sinks.addresses import is_stream_file, socket_address
 from bicycle_sdk.sources.files import (
@@ -61,7 +58,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     parts = urlsplit(uri, allow_fragments=False)
     source = _read(parts, record_type)
     if source is None:
-        known = ", ".join((*_SCHEMES, "kafka", *_STREAMS))
+        known = ", ".join((*_SCHEMES, *_STREAMS))
         problem = (
             f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has no scheme"
         )
@@ -78,8 +75,6 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
 
 def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
     """Return the source of a URI; None for an unknown scheme."""
-    if parts.scheme == "kafka":
-        return _kafka(parts, record_type)
     found: Any = _STREAMS.get(parts.scheme)
     if is_stream_file(parts):
         found = stream_options.FileStreamSourceOptions
@@ -123,20 +118,6 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
     return source
 
 
-def _kafka(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any]:
-    topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
-    if not parts.netloc or not topics:
-        raise address_error("brokers or topic are missing", "write kafka://host:9092/topic")
-    options = Query(parts).options(describe(KafkaSourceOptions), ("brokers", "topics"))
-    format = options.pop("value_format", None)
-    declared = str if record_type is None and format is None else record_type
-    builder = KafkaSourceBuilder[Any](parts.netloc, topics=topics, record_type=declared)
-    if format is not None:
-        builder.deserializer(Format(format, options.pop("value_format_options", None) or {}))
-    source: SourceDescriptor[Any] = read_properties(builder, KafkaSourceOptions, options)
-    return source
-
-
 def _socket(parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
     """Return a source of lines from clients."""
     if query.text("journal") not in (None, "true"):
@@ -159,6 +140,7 @@ _FILES: Mapping[str, Any] = {
     "parquet": ParquetFileSourceOptions,
 }
 _CLASSES: tuple[Any, ...] = (
+    KafkaSourceOptions,
     stream_options.PulsarSourceOptions,
     stream_options.RedisSourceOptions,
     stream_options.WebSocketSourceOptions,

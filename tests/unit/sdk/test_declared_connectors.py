@@ -9,7 +9,7 @@ import pytest
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_sdk import Secret, sinks, sources
+from bicycle_sdk import Secret, kafka, sinks, sources
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.option_values import split_none
@@ -40,6 +40,8 @@ DECLARED = {
     },
     sources.SocketSourceOptions: LISTEN,
     sources.TextFileSourceOptions: {"path": "in.txt", "follow": False},
+    kafka.KafkaSourceOptions: {"brokers": "b:1", "topics": ["t"]},
+    kafka.KafkaSinkOptions: {"brokers": "b:1", "topic": "t"},
     sinks.CollectSinkOptions: {"name": "words"},
     sinks.ConsoleSinkOptions: {},
     sinks.ConsoleTableSinkOptions: {"format": "table"},
@@ -54,6 +56,9 @@ DECLARED = {
 }  # fmt: skip
 SAMPLES = {
     Secret: Secret.env("WORD"),
+    kafka.KafkaProperties: kafka.KafkaProperties({"sasl.password": Secret.env("WORD")}),
+    kafka.StartingOffsets: kafka.StartingOffsets(mode="timestamp", timestamp_ms=5),
+    kafka.TopicPlan: kafka.TopicPlan(partitions=3, config={"retention.ms": "5"}),
     "columns": {"b": "str", "a": "decimal(12,2)"},
     "encoding": "utf-8",  # The only one.
     "headers": {"X-Shop": "7", "Authorization": Secret.env("WORD")},
@@ -96,6 +101,7 @@ def contradicting(cls, name):
     """Return further options that an option needs."""
     needed = {
         (DeltaSinkOptions, "mode"): {"keys": ("a",)},
+        (kafka.KafkaSourceOptions, "topic_pattern"): {"topics": ()},
         (sinks.DuckdbSinkOptions, "mode"): {"keys": ("a",)},
         (IcebergSinkOptions, "mode"): {"keys": ("a",)},
         (IcebergSinkOptions, "table"): {"table": "shop.others"},
@@ -133,7 +139,7 @@ def test_each_option_is_set_by_the_call_and_read_from_the_stored_properties(cls,
 def test_each_declared_class_is_tested():
     declared = {
         found
-        for package in (sinks, sources)
+        for package in (sinks, sources, kafka)
         for found in (getattr(package, name) for name in package.__all__)
         if getattr(found, "connector", TideSinkOptions.connector).word not in ("", "tide")
     }

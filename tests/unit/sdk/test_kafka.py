@@ -14,7 +14,7 @@ from bicycle_sdk import (
 )
 from bicycle_sdk.errors import GraphError, StreamDefinitionError
 from bicycle_sdk.graph import OperatorKind
-from bicycle_sdk.kafka import is_secret_property
+from bicycle_sdk.kafka.values import is_secret_property
 from tests.unit.sdk.jobs import Parity, only
 
 UserId = NewType("UserId", str)
@@ -169,7 +169,9 @@ def test_a_schema_for_keys_travels_beside_the_graph():
     ],
 )
 def test_a_source_starts_at_an_end_at_a_time_or_at_offsets(where, said):
-    assert properties(source().starting_offsets(where))["starting_offsets"] == said
+    builder = KafkaSourceBuilder[str]("b:1", topics=["t", "u"]).starting_offsets(where)
+
+    assert properties(builder)["starting_offsets"] == said
 
 
 # --- what a sink says ------------------------------------------------------------------------

@@ -103,6 +103,13 @@ def test_a_uri_of_kafka_accepts_every_option():
         ("redis://h/a?password=hunter2", "option 'password' is not a valid", "reference to a"),
         ("redis://h/a?db=70000", "option 'db' is '70000'", "from 0 to 65,535"),
         ("kafka://a:1/t?discovery_ms=1w", "option 'discovery_ms' is '1w'", "'30s'"),
+        ("kafka://a:1/t?topic_pattern=t.*", "both are set", "set either topics or topic_pattern"),
+        ('kafka://a:1/t?properties={"sasl.password":"hunter2"}', "option 'properties'", "map of"),
+        (
+            'kafka://a:1/t?start={"when":5}',
+            """option 'start' is '{"when":5}'""",
+            "earliest, latest",
+        ),
         ("kafka://a:1/t?group=a&group_id=b", "duplicate option 'group_id'", "once"),
         ("pulsar://h/a", "option 'group' is not set", "add group=… to the query: "),
     ],

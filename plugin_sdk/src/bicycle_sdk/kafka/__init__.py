@@ -1,7 +1,8 @@
 """Kafka as a source and sink, described by chained calls without a connection.
 
-A builder collects settings. ``build_connector`` makes a descriptor of them: the word ``kafka``,
-JSON properties, and the objects outside JSON beside them. Absent settings are left out, since the
+A builder collects options, and ``build_connector`` makes a descriptor of them: the word ``kafka``,
+JSON properties, and the objects outside JSON beside them. The options classes are sources and sinks
+as well. Absent settings are left out, since the
 connector knows the defaults; it also makes the checks that only the broker or its client can make.
 """
 
@@ -14,10 +15,11 @@ if typing.TYPE_CHECKING:
         DecodingSchema,
         EncodingSchema,
         KafkaBuilder,
-        is_secret_property,
     )
+    from bicycle_sdk.kafka.options import KafkaSinkOptions, KafkaSourceOptions
     from bicycle_sdk.kafka.sink import DeliveryGuarantee, KafkaSinkBuilder
     from bicycle_sdk.kafka.source import KafkaSourceBuilder
+    from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
 else:
     __getattr__, __dir__ = loading.on_demand(
         __name__,
@@ -26,10 +28,11 @@ else:
                 "DecodingSchema",
                 "EncodingSchema",
                 "KafkaBuilder",
-                "is_secret_property",
             ),
+            "options": ("KafkaSinkOptions", "KafkaSourceOptions"),
             "sink": ("DeliveryGuarantee", "KafkaSinkBuilder"),
             "source": ("KafkaSourceBuilder",),
+            "values": ("KafkaProperties", "StartingOffsets", "TopicPlan"),
         },
     )
 
@@ -38,7 +41,11 @@ __all__ = [
     "DeliveryGuarantee",
     "EncodingSchema",
     "KafkaBuilder",
+    "KafkaProperties",
     "KafkaSinkBuilder",
+    "KafkaSinkOptions",
     "KafkaSourceBuilder",
-    "is_secret_property",
+    "KafkaSourceOptions",
+    "StartingOffsets",
+    "TopicPlan",
 ]

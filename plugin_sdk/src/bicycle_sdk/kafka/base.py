@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.formats import Format, as_format
-from bicycle_sdk.options import declared_options
+from bicycle_sdk.formats import Format, as_format, split_formats
+from bicycle_sdk.option_values import OptionValueError
+from bicycle_sdk.options import describe, take
 from bicycle_sdk.secrets import Secret
 
-__all__ = [
-    "DecodingSchema",
-    "EncodingSchema",
-    "KafkaBuilder",
-    "format_of",
-    "is_secret_property",
-]
+__all__ = ["DecodingSchema", "EncodingSchema", "KafkaBuilder"]
 
 _MILLISECOND = timedelta(milliseconds=1)
-_SECRET_ENDINGS = ("password", "secret", "passphrase", "key.pem")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -43,45 +36,18 @@ class EncodingSchema(Protocol):
         """Return the bytes."""
 
 
-def is_secret_property(name: str) -> bool:
-    """Return whether a client property holds a secret, which requires a ``Secret``.
-
-    Example:
-        >>> [is_secret_property(name) for name in ("sasl.password", "ssl.key.pem", "client.id")]
-        [True, True, False]
-    """
-    return name.lower().endswith(_SECRET_ENDINGS)
-
-
-def format_of(record_type: Any) -> str:
-    """Return the format name of a type, without ``NewType``, ``Annotated`` and None."""
-    while hasattr(record_type, "__supertype__"):
-        record_type = record_type.__supertype__
-    if typing.get_origin(record_type) is typing.Annotated:
-        return format_of(typing.get_args(record_type)[0])
-    if typing.get_origin(record_type) in (typing.Union, types.UnionType):
-        members = set(typing.get_args(record_type)) - {types.NoneType}
-        return format_of(members.pop()) if len(members) == 1 else "json"
-    if record_type is str:
-        return "string"
-    return "bytes" if record_type is bytes else "json"
-
-
 class KafkaBuilder:
     """The base of both builders: brokers, properties of the client, security, formats."""
 
-    _options: ClassVar[type]  # Declares the settings: a call sets the option that names it.
+    options_class: ClassVar[Any]  # Declares the options that the calls set.
 
     def __init__(self, brokers: str, record_type: Any) -> None:
+        self._infos = {info.name: info for info in describe(self.options_class)}
         self._given_type = record_type
-        self._settings: dict[str, Any] = {"brokers": brokers}
+        self._given: dict[str, Any] = {}
         self._payloads: dict[str, Any] = {}
-        self._properties: dict[str, Any] = {}
         self._protocol_parts: set[str] = set()
-        if not brokers.strip():
-            self._refuse(
-                "brokers", f"found {brokers!r}", "use host:port, several separated by commas"
-            )
+        self._set("brokers", brokers.strip())
 
     def property(self, name: str, value: str | float | bool | Secret) -> Self:
         """Set a property of the client library (librdkafka) by its name there.
@@ -89,23 +55,11 @@ class KafkaBuilder:
         Raises:
             StreamDefinitionError: the property holds a secret, and ``value`` is plain text.
         """
-        if isinstance(value, Secret):
-            self._properties[name] = value.to_json()
-            return self
-        if is_secret_property(name):
-            hint = (
-                'use Secret.env("NAME") or Secret.file(path), because the graph is stored and '
-                "displayed"
-            )
-            self._refuse("property", f"{name} is given as plain text", hint)
-        self._properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        return self
+        return self.properties({name: value})
 
     def properties(self, properties: Mapping[str, str | float | bool | Secret]) -> Self:
         """Set several properties of the client library."""
-        for name, value in properties.items():
-            self.property(name, value)
-        return self
+        return self._set("properties", {**self._given.get("properties", {}), **properties})
 
     def sasl(self, mechanism: str, username: str | Secret, password: Secret) -> Self:
         """Log in with a name and a password.
@@ -151,7 +105,7 @@ class KafkaBuilder:
 
     def connect_timeout(self, timeout: timedelta) -> Self:
         """Set how long the first start waits for a broker; 30 s otherwise. Later ones wait on."""
-        return self._set_duration("connect_timeout", timeout)
+        return self._set_duration("connect_timeout_ms", timeout, call="connect_timeout")
 
     # --- the results of builders ----------------------------------------------------------------
 
@@ -168,68 +122,59 @@ class KafkaBuilder:
             return None
         return arguments[0]
 
-    def _set_format(self, call: str, given: str | Format) -> Self:
-        format = as_format(given, call=f"{type(self).__name__}.{call}")
-        setting = self._setting(call)
-        if self._settings.get(setting) != "schema":  # A schema object wins over a format.
-            self._settings[setting] = format.name
-            self._settings.pop(f"{setting}_options", None)
-            if format.options:
-                self._settings[f"{setting}_options"] = dict(format.options)
+    def _set(self, name: str, value: Any, *, call: str = "") -> Self:
+        """Set an option; ``call`` is the method, if it has another name."""
+        call = call or name
+        if value == "":
+            self._refuse(call, f"{name} is empty", f"set {self._infos[name].expected}")
+        try:
+            self._given[name] = take(self._infos[name], value)
+        except OptionValueError as error:
+            self._refuse(call, error.problem, error.hint)
         return self
 
-    def _set_schema(self, call: str, side: str, schema: Any, method: str) -> Self:
+    def _set_format(self, name: str, format: str | Format, *, call: str) -> Self:
+        given = as_format(format, call=f"{type(self).__name__}.{call}")
+        if self._given.get(name) != "schema":  # A schema object wins over a format.
+            self._given.pop(f"{name}_options", None)
+            self._given |= split_formats({name: given}, name)
+        return self
+
+    def _set_schema(self, side: str, schema: Any, method: str, *, call: str) -> Self:
         if not callable(getattr(schema, method, None)):
             found = type(schema).__name__
             self._refuse(call, f"{found} has no method {method}", f"give an object with {method}()")
-        self._settings[f"{side}_format"] = "schema"
-        self._settings.pop(f"{side}_format_options", None)
+        self._given[f"{side}_format"] = "schema"
+        self._given.pop(f"{side}_format_options", None)
         self._payloads[f"{side}_schema"] = schema
         return self
 
-    def _set_duration(self, call: str, duration: timedelta) -> Self:
-        setting = self._setting(call)
+    def _set_duration(self, name: str, duration: timedelta, *, call: str) -> Self:
         if duration < _MILLISECOND:
             self._refuse(call, f"found {duration}", "give a timedelta of 1 ms or more")
-        declared = declared_options(self._options)[setting]
-        duration_ms = duration // _MILLISECOND
-        if not (declared.low or 0) <= duration_ms <= (declared.high or duration_ms):
-            bounds = f"from {declared.low:,} to {declared.high:,} ms"
-            self._refuse(call, f"found {duration}", f"give a timedelta {bounds}")
-        self._settings[setting] = duration_ms
-        return self
+        return self._set(name, duration // _MILLISECOND, call=call)
 
-    def _set_word(self, call: str, word: str) -> Self:
-        setting = self._setting(call)
-        choices = typing.get_args(typing.get_type_hints(self._options)[setting])
-        if word not in choices:
-            self._refuse(call, f"found {word!r}", f"one of {', '.join(choices)}")
-        self._settings[setting] = word
-        return self
+    def _options(self, **defaults: Any) -> Any:
+        """Return the options that were set, and ``defaults`` for the others.
 
-    def _set_name(self, call: str, name: str, hint: str) -> Self:
-        if not name:
-            self._refuse(call, "the name is empty", hint)
-        self._settings[self._setting(call)] = name
-        return self
-
-    def _setting(self, call: str) -> str:
-        """Return the option that a call sets, as it is declared."""
-        options = declared_options(self._options).items()
-        return next(name for name, declared in options if declared.call == call)
-
-    def _built_settings(self) -> dict[str, Any]:
-        properties = dict(self._properties)
+        Raises:
+            StreamDefinitionError: they contradict each other.
+        """
+        given, properties = {**defaults, **self._given}, self._given.get("properties", {})
         if self._protocol_parts:
             transport = "SSL" if "SSL" in self._protocol_parts else "PLAINTEXT"
             protocol = f"SASL_{transport}" if "SASL" in self._protocol_parts else transport
-            given = properties.setdefault("security.protocol", protocol)
-            missing = self._protocol_parts - set(str(given).upper().split("_"))
+            properties = {"security.protocol": protocol, **properties}
+            found = str(properties["security.protocol"])
+            missing = self._protocol_parts - set(found.upper().split("_"))
             if missing:
                 call = {"SASL": "sasl", "SSL": "tls"}[min(missing)]
                 hint = f"remove the property, or the call of {call}"
-                self._refuse(call, f"the property security.protocol is {given!r}", hint)
-        return dict(self._settings) | ({"properties": properties} if properties else {})
+                self._refuse(call, f"the property security.protocol is {found!r}", hint)
+        options = self.options_class(**{**given, "properties": properties or None})
+        for conflict in options.conflicts():
+            self._refuse(conflict.option, conflict.problem, conflict.hint)
+        return options
 
     def _refuse(self, call: str, problem: str, hint: str) -> NoReturn:
         raise StreamDefinitionError(

@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
+from bicycle_sdk.client_options import TransactionWait
+from bicycle_sdk.connector_options import Conflict, SinkOptions, SourceOptions
+from bicycle_sdk.formats import Format, split_formats, type_given_by
+from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
 from bicycle_sdk.options import option
 
-__all__ = ["KafkaSinkOptions", "KafkaSourceOptions"]
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+__all__ = ["KafkaCluster", "KafkaSinkOptions", "KafkaSourceOptions", "LossPolicy"]
+
+LossPolicy = Literal["fail", "earliest", "latest"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSourceOptions:
-    """The options of a Kafka source: topics, start offsets, and formats."""
+@dataclass(frozen=True, kw_only=True)
+class KafkaCluster:
+    """The brokers and the client of a Kafka source or sink."""
 
     brokers: str = option(
+        kw_only=False,
         doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
         aliases=("bootstrap_servers", "bootstrap.servers"),
     )
+    connect_timeout_ms: int = option(
+        30_000,
+        low=1_000,
+        high=3_600_000,
+        doc=(
+            "Time limit for the first response of a broker to a job without a checkpoint; later "
+            "starts of a source wait without a limit."
+        ),
+    )
+    properties: KafkaProperties | None = option(
+        None,
+        doc="Properties of the Kafka client (librdkafka) by name; secrets only as references.",
+    )
+    value_format_options: object = option(
+        None, doc="Options of the value format, such as its schema."
+    )
+    key_format_options: object = option(None, doc="Options of the key format.")
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with formats as names and options."""
+        return split_formats(given, "value_format", "key_format")
+
+
+class KafkaSourceOptions(
+    TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka", schemes=("kafka",)
+):
+    """The options of a Kafka source: topics, start offsets, and formats."""
+
     topics: tuple[str, ...] = option(
         (), doc="Names of the topics; alternatively set topic_pattern.", aliases=("topic",)
     )
@@ -31,131 +73,119 @@ class KafkaSourceOptions:
             "Consumer group to which published offsets are reported, for tools that show lag; the "
             "job itself continues from its checkpoints."
         ),
-        call="group_id",
         aliases=("group", "group.id"),
     )
-    starting_offsets: object = option(
-        "earliest",
+    starting_offsets: StartingOffsets = option(
+        StartingOffsets(),
         doc=(
             "Start position of a job without a checkpoint: earliest, latest, {timestamp_ms: "
             "number} or {offsets: {topic: {partition: offset}}}."
         ),
-        call="starting_offsets",
         aliases=("start", "auto_offset_reset", "auto.offset.reset"),
     )
-    value_format: str | None = option(
+    value_format: str | Format | None = option(
         None,
         doc=(
             "Format of message values: the name of a format, or schema for an object of the job. "
             "Default: string for str, bytes for bytes, else json."
         ),
-        call="deserializer",
         aliases=("format", "value.deserializer"),
     )
-    value_format_options: object = option(
-        None, doc="Options of the value format, such as its schema."
-    )
-    key_format: str = option("bytes", doc="Format of message keys.", call="key_deserializer")
-    key_format_options: object = option(None, doc="Options of the key format.")
+    key_format: str | Format = option("bytes", doc="Format of message keys.")
     bounded: bool = option(
         default=False,
         doc="Read up to the offsets at the time of the first start, then end.",
-        call="bounded",
     )
     discovery_ms: int = option(
         10_000,
         low=100,
         high=86_400_000,
         doc="Interval of the search for new partitions and topics.",
-        call="discovery_interval",
     )
-    on_data_loss: Literal["fail", "earliest", "latest"] = option(
+    on_data_loss: LossPolicy = option(
         "fail",
         doc=(
             "Reaction when the next offset is no longer in the topic: fail, or continue with the "
             "earliest or the latest message."
         ),
-        call="on_data_loss",
-    )
-    connect_timeout_ms: int = option(
-        30_000,
-        low=1_000,
-        high=3_600_000,
-        doc=(
-            "Time limit for the first response of a broker to a job without a checkpoint; later "
-            "starts wait without a limit."
-        ),
-        call="connect_timeout",
-    )
-    transaction_wait_ms: int = option(
-        900_000,
-        low=0,
-        high=86_400_000,
-        doc=(
-            "Time that a bounded read waits for a transaction that was open at the first start. "
-            "The log then reports the unread messages."
-        ),
-        call="transaction_wait",
-    )
-    properties: object = option(
-        None,
-        doc="Properties of the Kafka client (librdkafka) by name; secrets only as references.",
-        call="properties",
     )
 
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return brokers and topics: ``kafka://host:9092/topic,topic``."""
+        topics = tuple(unquote(topic) for topic in parts.path.strip("/").split(",") if topic)
+        if not parts.netloc or not topics:
+            raise ValueError("brokers or topic are missing; write kafka://host:9092/topic")
+        return {"brokers": parts.netloc, "topics": topics}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSinkOptions:
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield wrong topics, and start offsets of topics that are not read."""
+        pattern = self.topic_pattern
+        if bool(self.topics) == (pattern is not None):
+            problem = "both are set" if self.topics else "neither it nor topic_pattern is set"
+            yield Conflict("topics", problem, "set either topics or topic_pattern")
+            return
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            problem = f"topic_pattern {pattern!r} is not a regular expression: {error}"
+            hint = "correct the expression; it must match the whole name of a topic"
+            yield Conflict("topics", problem, hint)
+            return
+        for topic in self.starting_offsets.topics:
+            if not self.reads(topic):
+                problem = f"it names topic {topic!r}, which is not a topic of the source"
+                yield Conflict("starting_offsets", problem, "correct or remove the name")
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a source with these options reads a topic."""
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in self.topics
+
+    def output_type(self) -> Any:
+        """Return the type of the records, if the format has one."""
+        return type_given_by(str(self.value_format))
+
+
+class KafkaSinkOptions(KafkaCluster, SinkOptions, connector="kafka", schemes=("kafka",)):
     """The options of a Kafka sink: target, format, and guarantee."""
 
-    brokers: str = option(
-        doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
-        aliases=("bootstrap_servers", "bootstrap.servers"),
-    )
-    topic: str = option(doc="Name of the topic.")
-    value_format: str | None = option(
+    topic: str = option(kw_only=False, doc="Name of the topic.")
+    value_format: str | Format | None = option(
         None,
         doc=(
             "Format of message values: the name of a format, or schema for an object of the job. "
             "Default: string for str, bytes for bytes, json for other declared types; without a "
             "declared type, by the type of each value."
         ),
-        call="serializer",
         aliases=("format", "value.serializer"),
     )
-    value_format_options: object = option(
-        None, doc="Options of the value format, such as its schema."
-    )
-    key_format: str | None = option(
+    key_format: str | Format | None = option(
         None,
         doc="Format of message keys. Default: text as UTF-8, bytes unchanged, other types as JSON.",
-        call="key_serializer",
     )
-    key_format_options: object = option(None, doc="Options of the key format.")
     guarantee: Literal["at-least-once", "exactly-once"] = option(
         "at-least-once",
         doc=(
             "at-least-once: tasks write immediately, and a repeated epoch writes again. "
             "exactly-once: sealed epochs are published in transactions."
         ),
-        call="delivery_guarantee",
         aliases=("delivery.guarantee",),
     )
     transactional_id_prefix: str | None = option(
         None,
         doc="Prefix of the transactional ids. Default: bicycle-<job>-<sink>.",
-        call="transactional_id_prefix",
         aliases=("transactional.id.prefix",),
     )
     marker_topic: str | None = option(
-        None, doc="Topic for the epoch markers. Default: <prefix>-marker.", call="marker_topic"
+        None, doc="Topic for the epoch markers. Default: <prefix>-marker."
     )
     transaction_timeout_ms: int = option(
         60_000,
         low=1_000,
         high=86_400_000,
         doc="Time after which the brokers abort an open transaction.",
-        call="transaction_timeout",
     )
     recovery_budget_ms: int = option(
         30_000,
@@ -165,21 +195,12 @@ class KafkaSinkOptions:
             "Additional time for an interruption during publication, which the transaction must "
             "outlast."
         ),
-        call="recovery_budget",
     )
     publish_timeout_ms: int = option(
         900_000,
         low=1_000,
         high=86_400_000,
         doc="Time without brokers after which the job ends; its output is kept for the next start.",
-        call="publish_timeout",
-    )
-    connect_timeout_ms: int = option(
-        30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="Time limit for the first response of a broker to a job without a checkpoint.",
-        call="connect_timeout",
     )
     publish_threads_max: int = option(
         4, low=1, high=64, doc="Number of writers that publish concurrently."
@@ -190,7 +211,6 @@ class KafkaSinkOptions:
             "Reaction when an older epoch or a savepoint is restored, so that published output "
             "would be duplicated."
         ),
-        call="on_rewind",
     )
     message_time: Literal["event", "written"] = option(
         "event",
@@ -198,15 +218,17 @@ class KafkaSinkOptions:
             "Timestamp of messages: event: event time of the record, if it has one; written: time "
             "of writing. A timestamp function takes precedence."
         ),
-        call="message_time",
     )
-    create_topic: object = option(
+    create_topic: TopicPlan | None = option(
         None,
         doc="{partitions, replication_factor, config}: create the topic if it is missing.",
-        call="create_topic",
     )
-    properties: object = option(
-        None,
-        doc="Properties of the Kafka client (librdkafka) by name; secrets only as references.",
-        call="properties",
-    )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return brokers and topic: ``kafka://host:9092/topic``."""
+        topic = unquote(parts.path.strip("/"))
+        if not parts.netloc or not topic or "," in topic:
+            problem = f"the address contains {parts.netloc!r} and {topic!r}"
+            raise ValueError(f"{problem}; write kafka://host:9092/topic")
+        return {"brokers": parts.netloc, "topic": topic}

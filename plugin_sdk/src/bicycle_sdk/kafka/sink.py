@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from bicycle_sdk.descriptors import SinkDescriptor
-from bicycle_sdk.formats import Format, FormatName
+from bicycle_sdk.formats import Format, FormatName, format_of
 from bicycle_sdk.functions import KeySelector
-from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder, format_of
+from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.record_types import function_types
 
@@ -45,13 +46,11 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         ['brokers', 'topic', 'value_format']
     """
 
-    _options = KafkaSinkOptions
+    options_class = KafkaSinkOptions
 
     def __init__(self, brokers: str, topic: str, *, record_type: type[T] | None = None) -> None:
         super().__init__(brokers, record_type)
-        if not topic:
-            self._refuse("topic", f"found {topic!r}", "give the name of a topic")
-        self._settings["topic"] = topic
+        self._set("topic", topic)
 
     def key(self, function: KeySelector[T, Any] | Callable[[T], Any]) -> Self:
         """Set the key: bytes, a string, None, or a JSON value; by default None. None otherwise."""
@@ -78,7 +77,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
 
     def message_time(self, which: Literal["event", "written"]) -> Self:
         """Set whether messages have their record's event time, or the time of writing."""
-        return self._set_word("message_time", which)
+        return self._set("message_time", which)
 
     def partition(self, function: Callable[[T], int | None]) -> Self:
         """Set the partition; for None and otherwise the client chooses one by the key."""
@@ -89,54 +88,57 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
 
         Formats are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
         """
-        return self._set_format("serializer", format)
+        return self._set_format("value_format", format, call="serializer")
 
     def key_serializer(self, format: FormatName | Format) -> Self:
         """Set the format of keys; by default bytes and strings unchanged, others as JSON."""
-        return self._set_format("key_serializer", format)
+        return self._set_format("key_format", format, call="key_serializer")
 
     def with_schema(self, schema: EncodingSchema) -> Self:
         """Encode values with an object of the job: a format that no extension has."""
-        return self._set_schema("with_schema", "value", schema, "encode")
+        return self._set_schema("value", schema, "encode", call="with_schema")
 
     def with_key_schema(self, schema: EncodingSchema) -> Self:
         """Encode keys with an object."""
-        return self._set_schema("with_key_schema", "key", schema, "encode")
+        return self._set_schema("key", schema, "encode", call="with_key_schema")
 
     def delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
         """Set the delivery guarantee, by default at least once."""
         if guarantee not in tuple(DeliveryGuarantee):
             hint = " or ".join(str(member) for member in DeliveryGuarantee)
             self._refuse("delivery_guarantee", f"found {guarantee!r}", hint)
-        self._settings["guarantee"] = guarantee.value
-        return self
+        return self._set("guarantee", guarantee.value, call="delivery_guarantee")
 
     def transactional_id_prefix(self, prefix: str) -> Self:
         """Set how the names of transactions begin; ``bicycle-<job>-<sink>`` otherwise.
 
         A prefix belongs to one sink of one job: two that share it throw each other out.
         """
-        return self._set_name("transactional_id_prefix", prefix, "give a prefix")
+        return self._set("transactional_id_prefix", prefix)
 
     def transaction_timeout(self, timeout: timedelta) -> Self:
         """Set the time after which brokers abort an open transaction, by default 60 s."""
-        return self._set_duration("transaction_timeout", timeout)
+        return self._set_duration("transaction_timeout_ms", timeout, call="transaction_timeout")
 
     def recovery_budget(self, duration: timedelta) -> Self:
         """Set which interruption of publishing a transaction must outlast; 30 s otherwise."""
-        return self._set_duration("recovery_budget", duration)
+        return self._set_duration("recovery_budget_ms", duration, call="recovery_budget")
+
+    def publish_threads(self, count: int) -> Self:
+        """Set how many writers publish at the same time, by default 4."""
+        return self._set("publish_threads_max", count, call="publish_threads")
 
     def publish_timeout(self, timeout: timedelta) -> Self:
         """Set for how long brokers may be away before the job ends; 15 minutes otherwise."""
-        return self._set_duration("publish_timeout", timeout)
+        return self._set_duration("publish_timeout_ms", timeout, call="publish_timeout")
 
     def marker_topic(self, name: str) -> Self:
         """Set the compacted topic of the epoch markers; ``<prefix>-marker`` otherwise."""
-        return self._set_name("marker_topic", name, "give the name of a topic")
+        return self._set("marker_topic", name)
 
     def on_rewind(self, action: Literal["fail", "publish_again"]) -> Self:
         """Set the action after a restore of a state older than published, by default fail."""
-        return self._set_word("on_rewind", action)
+        return self._set("on_rewind", action)
 
     def create_topic(
         self,
@@ -154,32 +156,22 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
             retention: How long messages are kept; None: as the broker decides.
             config: Further settings of the topic, by their names there.
         """
-        numbers = {"partitions": partitions, "replication_factor": replication_factor}
-        plan: dict[str, Any] = {name: n for name, n in numbers.items() if n is not None}
-        for name, number in plan.items():
-            if number < 1:
-                self._refuse("create_topic", f"{name} is {number}", "give 1 or more")
         settings = dict(config or {})
         if retention is not None:
             if retention < _MILLISECOND:
                 self._refuse("create_topic", f"retention is {retention}", "give 1 ms or more")
             settings["retention.ms"] = str(retention // _MILLISECOND)
-        self._settings["create_topic"] = plan | ({"config": settings} if settings else {})
-        return self
+        plan = {"partitions": partitions, "replication_factor": replication_factor}
+        return self._set("create_topic", {**plan, "config": settings})
 
     def build_connector(self) -> SinkDescriptor[T]:
         """Return the sink as a plain value; ``stream.sink_to`` takes the builder as well."""
         declared = self._declared_type()
-        settings = self._built_settings()
         written = self._written_type(declared)
-        if written is not None:  # Otherwise the connector goes by the stream's type.
-            settings.setdefault("value_format", format_of(written))
-        return SinkDescriptor(
-            connector_type="kafka",
-            properties=settings,
-            payloads=dict(self._payloads),
-            input_type=declared,
-        )
+        # Without a type the connector uses that of the stream.
+        options = self._options(**({} if written is None else {"value_format": format_of(written)}))
+        built: SinkDescriptor[T] = options.build_connector()
+        return dataclasses.replace(built, payloads=dict(self._payloads), input_type=declared)
 
     def _written_type(self, declared: Any) -> Any:
         function = self._payloads.get("value")

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from bicycle_sdk import stream_options
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.installed import installed_options
-from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.kafka.options import KafkaSinkOptions
-from bicycle_sdk.kafka.queries import read_properties
 from bicycle_sdk.options import describe
 from bicycle_sdk.sinks.sockets import SocketSinkOptions
 from bicycle_sdk.uri_queries import Query, address_error, read_connector
@@ -23,6 +21,7 @@ __all__ = ["is_stream_file", "sink_from_uri", "socket_address"]
 
 _CALL = "to_uri"
 _CLASSES: tuple[Any, ...] = (
+    KafkaSinkOptions,
     stream_options.RedisSinkOptions,
     stream_options.PulsarSinkOptions,
     stream_options.WebSocketSinkOptions,
@@ -48,8 +47,6 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         {'address': 'file://./events.ss/orders', 'value_format': 'json'}
     """
     parts = urlsplit(uri, allow_fragments=False)
-    if parts.scheme == "kafka":
-        return _kafka(parts)
     if parts.scheme == "socket" and not parts.path.strip("/"):
         host, port = socket_address(parts, call=_CALL)
         query = Query(parts, call=_CALL)
@@ -68,19 +65,6 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
             call=_CALL,
         )
     sink: SinkDescriptor[Any] = read_connector(parts, found, call=_CALL, record_type=None)
-    return sink
-
-
-def _kafka(parts: SplitResult) -> SinkDescriptor[Any]:
-    topic = unquote(parts.path.strip("/"))
-    if not parts.netloc or not topic or "," in topic:
-        problem = f"the address contains {parts.netloc!r} and {topic!r}"
-        raise address_error(problem, "write kafka://host:9092/topic", call=_CALL)
-    query = Query(parts, call=_CALL)
-    options = query.options(describe(KafkaSinkOptions), ("brokers", "topic"))
-    builder = KafkaSinkBuilder[Any](parts.netloc, topic)
-    builder.serializer("string")
-    sink: SinkDescriptor[Any] = read_properties(builder, KafkaSinkOptions, options)
     return sink
 
 

@@ -24,9 +24,9 @@ from bicycle_sdk.errors import (
     OptionError,
     UnknownOptionError,
 )
+from bicycle_sdk.option_values import OptionValueError
 from bicycle_sdk.options import from_mapping
 from bicycle_sdk.record_types import type_name
-from bicycle_sdk.secrets import Secret
 
 _T = TypeVar("_T")
 
@@ -115,6 +115,8 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     except OptionError as error:
         cause, problem = error, f"{error.facts['found']!r} is not valid"
         hint = f"use {error.facts['expected']}"
+        if isinstance(error.__cause__, OptionValueError):
+            problem, hint = error.__cause__.problem, error.__cause__.hint
     else:
         _refuse_conflicts(options, spec)
         return options
@@ -137,13 +139,6 @@ def _refuse_conflicts(options: object, spec: ConnectorSpec) -> None:
             problem=each.problem,
             hint=each.hint,
         )
-
-
-def secret_of(value: object) -> Secret | None:
-    """Return the secret in JSON of the form ``{"secret": {"env": …}}``, or None."""
-    with contextlib.suppress(ValueError):
-        return Secret.from_json(value)
-    return None
 
 
 def typed_path(spec: ConnectorSpec, path: str | os.PathLike[str], *, name: str = "path") -> str:

@@ -29,7 +29,6 @@ from bicycle_runtime.endpoints.value_checks import (
 )
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
 
@@ -38,7 +37,6 @@ __all__ = [
     "Problem",
     "check_address",
     "check_secret",
-    "check_secrets",
     "label_of",
     "likely",
 ]
@@ -88,13 +86,13 @@ class Checks:
         self._invalid = invalid
         self.problems: list[Problem] = []
         self._aliases: dict[KeyPath, KeyPath] = {}
+        self._moved: dict[KeyPath, KeyPath] = {}
 
     def note(self, path: KeyPath, text: str, *, at_key: bool = False) -> None:
         """Take note of a problem at a path."""
         path = self.written(path)
         find = self.document.key_position if at_key else self.document.value_position
-        position = find(path)
-        self._add(path, text, position)
+        self._add(path, text, find(self._moved.get(path, path)))
 
     def missing(self, path: KeyPath, text: str) -> None:
         """Note a missing key, at the start of its table.
@@ -109,6 +107,10 @@ class Checks:
         """Return whether there is a problem at a path or below it."""
         path = self.written(path)
         return any(each.path[: len(path)] == path for each in self.problems)
+
+    def locate(self, path: KeyPath, written: KeyPath) -> None:
+        """Take note that a value is at another path in the document."""
+        self._moved[path] = written
 
     def written(self, path: KeyPath) -> KeyPath:
         """Return a path with the aliases that the document uses."""
@@ -423,10 +425,3 @@ def check_address(checks: Checks, url: str, path: KeyPath) -> None:
         checks.note(
             path, f"{label} contains a password; set it separately, as env:NAME or file:PATH"
         )
-
-
-def check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
-    """Take note of secrets of a client of Kafka that are in the file itself."""
-    for name, value in properties.items():
-        if is_secret_property(name):
-            check_secret(checks, str(value), (*path, name))

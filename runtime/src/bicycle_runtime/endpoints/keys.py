@@ -17,13 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bicycle_runtime.endpoints.catalog import ConnectorDescription, format_names
-from bicycle_runtime.endpoints.values import (
-    ColumnWord,
-    Scalar,
-    Text,
-    client_properties,
-    column_pairs,
-)
+from bicycle_runtime.endpoints.values import ColumnWord, Text, column_pairs
 from bicycle_sdk.options import OptionInfo, describe
 from bicycle_sdk.secrets import Secret
 
@@ -33,7 +27,6 @@ _LIST_AS_TEXT: Any = Annotated[str, Meta(extra={"kind": "list"})]
 _TYPES: Mapping[str, Any] = {
     "secret": Annotated[str, Meta(extra={"kind": "secret"})],
     "columns": dict[str, ColumnWord],
-    "properties": dict[str, Scalar],
     "headers": dict[str, str],
 }
 
@@ -126,10 +119,8 @@ def _kind(info: OptionInfo) -> str:
         return "format"
     if info.hint is Secret or info.is_columns:
         return "secret" if info.hint is Secret else "columns"
-    if info.is_map and info.hides_values:
-        return "headers"
-    is_open = info.name == "properties" and info.hint is object  # Of the client of Kafka.
-    return "properties" if is_open else ""
+    is_own = hasattr(info.hint, "option_form")
+    return "headers" if info.is_map and info.hides_values and not is_own else ""
 
 
 def _field(info: OptionInfo, kind: str, base: type[ConnectorKeys]) -> tuple[Any, ...]:
@@ -148,8 +139,8 @@ def _field(info: OptionInfo, kind: str, base: type[ConnectorKeys]) -> tuple[Any,
 
 def _accept(info: OptionInfo, kind: str) -> Any:
     """Return the type of a key's values in a text."""
-    if kind in _TYPES:
-        return _TYPES[kind]
+    if kind in _TYPES or hasattr(info.hint, "option_form"):
+        return _TYPES.get(kind) or info.hint.option_form
     if info.unit in ("ms", "bytes"):
         word = {"ms": "duration", "bytes": "size"}[info.unit]
         extra = {"kind": word, "is_option": True, "low": info.low, "high": info.high}
@@ -180,11 +171,8 @@ def _bound(value: float | None) -> float | None:
 
 
 def _as_json(value: Any, kind: str) -> Any:
-    match kind:
-        case "secret":
-            return Secret.parse(value).to_json()
-        case "columns":
-            return column_pairs(value)
-        case "properties":
-            return client_properties(value)
+    if kind == "secret":
+        return Secret.parse(value).to_json()
+    if kind == "columns":
+        return column_pairs(value)
     return value.value if isinstance(value, Enum) else value

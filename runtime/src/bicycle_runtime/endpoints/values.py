@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes, with_unit
-from bicycle_sdk.secrets import Secret
 
 Duration = Annotated[
     str | int | float,
@@ -86,17 +84,6 @@ def column_pairs(columns: Mapping[str, str]) -> list[list[str]]:
         [['user', 'str'], ['cents', 'int']]
     """
     return [[name, "str" if word == "string" else word] for name, word in columns.items()]
-
-
-def client_properties(properties: Mapping[str, Scalar]) -> dict[str, Any]:
-    """Return properties of a client as texts, with secrets as references."""
-    found: dict[str, Any] = {}
-    for name, value in properties.items():
-        if is_secret_property(name):
-            found[name] = Secret.parse(str(value)).to_json()
-        else:
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
 
 
 def list_items(value: str | Sequence[Any]) -> list[Any]:

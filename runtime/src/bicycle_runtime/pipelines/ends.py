@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from bicycle_runtime.endpoints.catalog import Direction, connector_names, find_connector
-from bicycle_runtime.endpoints.checking import Checks, check_address, check_secrets
+from bicycle_runtime.endpoints.checking import Checks, check_address
 from bicycle_runtime.endpoints.keys import ConnectorKeys, keys_of_connector
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.endpoints.values import describe
 from bicycle_sdk.connector_options import SinkOptions, SourceOptions
-from bicycle_sdk.errors import BicycleError, StreamDefinitionError
+from bicycle_sdk.errors import BicycleError, OptionError, StreamDefinitionError
 from bicycle_sdk.formats import Format
+from bicycle_sdk.option_values import OptionValueError
 from bicycle_sdk.options import declared_options, from_mapping
 from bicycle_sdk.uri_queries import format_with_schema
 
@@ -98,8 +99,6 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
             value = self.value_of(name)
             if isinstance(value, str) and "://" in value:
                 check_address(checks, value, (*path, name))
-            if self.kinds[name] == "properties" and value:
-                check_secrets(checks, value, (*path, name))
         try:
             self.format_of_values()
         except StreamDefinitionError as error:
@@ -110,7 +109,15 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
     def _check_options(self, checks: Checks, path: KeyPath) -> None:
         """Note conflicts that the options class of the connector finds."""
-        options = None if checks.is_wrong(path) else self.options()
+        try:
+            options = None if checks.is_wrong(path) else self.options()
+        except OptionError as error:
+            at, cause = (*path, error.facts["name"]), error.__cause__
+            text = f"expected {error.facts['expected']}"
+            if isinstance(cause, OptionValueError):
+                at, text = (*at, *filter(None, [cause.item])), f"{cause.problem}; {cause.hint}"
+            checks.note(at, f"{checks.label(at)}: {text}")
+            return
         for found in () if options is None else options.conflicts():
             at = (*path, found.option)
             checks.note(at, f"{checks.label(at)}: {found.problem}; {found.hint}")

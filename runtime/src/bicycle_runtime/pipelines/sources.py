@@ -21,7 +21,6 @@ from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.formats import Format, type_given_by
 
 _FORMAT_OF_FILES = Literal["jsonl", "csv", "parquet", "text"]
-_STARTS = ("earliest", "latest")
 _TIME_FIELD = "timestamp_field"
 
 # The names of the key for the field with the event time.
@@ -141,12 +140,6 @@ class _Messages(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 
     def payloads(self) -> dict[str, Any]:
         return {"value_schema": PayloadSchema()} if self.adds_message else {}
-
-    def check(self, checks: Checks, path: KeyPath) -> None:
-        start, at = self.value_of("starting_offsets"), (*path, "starting_offsets")
-        if not isinstance(start, dict | None):
-            checks.word(start, _STARTS, at, what=checks.label(at))
-        super().check(checks, path)
 
     def record_type(self, properties: Mapping[str, Any]) -> Any:
         return None if self.adds_message else super().record_type(properties)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bicycle_sdk.client_options import TransactionWait
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions
 
@@ -12,7 +13,7 @@ __all__ = ["KafkaOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions(StreamerOptions):
+class KafkaOptions(TransactionWait, StreamerOptions):
     """The options of a Kafka cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
@@ -44,12 +45,6 @@ class KafkaOptions(StreamerOptions):
     )
     transaction_timeout_ms: int = option(
         60_000, low=1_000, high=900_000, doc="Time after which a transaction is aborted."
-    )
-    transaction_wait_ms: int = option(
-        900_000,
-        low=0,
-        high=86_400_000,
-        doc="Time that a read to the end waits for a transaction that is open there.",
     )
     session_timeout_ms: int = option(
         45_000,

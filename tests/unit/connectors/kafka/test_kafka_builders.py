@@ -13,7 +13,7 @@ from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.formats import avro, csv
 from bicycle_sdk.kafka.options import KafkaSinkOptions, KafkaSourceOptions
-from bicycle_sdk.options import declared_options, describe
+from bicycle_sdk.options import declared_options, describe, from_mapping
 
 UserId = NewType("UserId", str)
 MINUTE = timedelta(minutes=1)
@@ -64,6 +64,7 @@ def full_sink():
         .transaction_timeout(MINUTE)
         .recovery_budget(MINUTE)
         .publish_timeout(MINUTE)
+        .publish_threads(2)
         .connect_timeout(MINUTE)
         .on_rewind("publish_again")
         .message_time("written")
@@ -127,42 +128,79 @@ def test_the_guarantee_arrives():
 
 
 @pytest.mark.parametrize(
-    ("builder", "options", "untold"),
-    [
-        (full_source(), KafkaSourceOptions, {"topic_pattern"}),
-        (full_sink(), KafkaSinkOptions, {"publish_threads_max"}),
-    ],
+    ("builder", "missing"), [(full_source(), {"topic_pattern"}), (full_sink(), set())]
 )
-def test_a_job_can_set_every_option_that_it_should_decide(builder, options, untold):
-    known = {info.name for info in describe(options)}
+def test_a_builder_sets_every_option(builder, missing):
+    known = {info.name for info in describe(builder.options_class)}
 
-    assert set(builder.build_connector().properties) == known - untold
+    assert set(builder.build_connector().properties) == known - missing
 
 
 @pytest.mark.parametrize("builder", [full_source(), full_sink()])
-def test_every_call_that_an_option_names_is_there_and_sets_it(builder):
-    declared = declared_options(builder._options)
-    calls = {option.call: name for name, option in declared.items() if option.call}
-    unset = {"brokers", "topic", "topics", "topic_pattern", "publish_threads_max"}
-    beside = {name for name in declared if name.endswith("_format_options")}
+def test_the_options_class_makes_the_same_properties_as_the_builder(builder):
+    built = builder.build_connector().properties
+    options = from_mapping(builder.options_class, built)
 
-    assert set(calls.values()) == set(declared) - unset - beside
-    assert [call for call in calls if not callable(getattr(builder, call, None))] == []
+    assert options.build_connector().properties == built
+
+
+def test_options_of_python_need_no_builder():
+    source = KafkaSourceOptions(
+        "b:1", topics=["t"], start={"t": {0: 5}}, format=csv(fields=["line"]),
+        properties={"sasl.password": Secret.env("WORD"), "check.crcs": True},
+    )  # fmt: skip
+    sink = KafkaSinkOptions("b:1", "t", create_topic={"partitions": 4}, publish_threads_max=2)
+
+    assert source.build_connector().properties == {
+        "brokers": "b:1",
+        "topics": ["t"],
+        "starting_offsets": {"offsets": {"t": {"0": 5}}},
+        "value_format": "csv",
+        "value_format_options": {"fields": ["line"], "delimiter": ","},
+        "properties": {"sasl.password": {"secret": {"env": "WORD"}}, "check.crcs": "true"},
+    }
+    assert sink.build_connector().properties == {
+        "brokers": "b:1", "topic": "t", "create_topic": {"partitions": 4}, "publish_threads_max": 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("builder", "call"),
+    ("options", "problem"),
     [
-        (KafkaSourceBuilder[str]("b:1", "t"), "discovery_interval"),
-        (KafkaSourceBuilder[str]("b:1", "t"), "connect_timeout"),
-        (KafkaSinkBuilder[str]("b:1", "t"), "transaction_timeout"),
+        ({}, "neither it nor topic_pattern is set"),
+        ({"topics": ["t"], "topic_pattern": "t.*"}, "both are set"),
+        ({"topic_pattern": "("}, "is not a regular expression"),
+        ({"topics": ["t"], "starting_offsets": {"u": {0: 1}}}, "names topic 'u'"),
+        (
+            {"topics": ["t"], "properties": {"sasl.password": "hunter2"}},
+            "sasl.password is a secret",
+        ),
+        ({"topics": ["t"], "properties": {"a": None}}, "a has the type NoneType"),
+        ({"topics": ["t"], "starting_offsets": "newest"}, "starting_offsets is 'newest'"),
     ],
 )
-def test_a_duration_out_of_the_declared_bounds_is_refused_where_it_is_set(builder, call):
-    option = next(o for o in declared_options(builder._options).values() if o.call == call)
+def test_options_that_say_nothing_or_too_much_are_refused(options, problem):
+    with pytest.raises(StreamDefinitionError) as caught:
+        KafkaSourceOptions("b:1", **options).build_connector()
+
+    assert problem in caught.value.facts["problem"]
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("builder", "call", "name"),
+    [
+        (KafkaSourceBuilder[str]("b:1", "t"), "discovery_interval", "discovery_ms"),
+        (KafkaSourceBuilder[str]("b:1", "t"), "connect_timeout", "connect_timeout_ms"),
+        (KafkaSinkBuilder[str]("b:1", "t"), "transaction_timeout", "transaction_timeout_ms"),
+    ],
+)
+def test_a_duration_out_of_the_declared_bounds_is_refused_where_it_is_set(builder, call, name):
+    option = declared_options(builder.options_class)[name]
     for duration_ms in (option.low, option.high):
         getattr(builder, call)(timedelta(milliseconds=duration_ms))
     for duration_ms in (option.low - 1, option.high + 1):
         with pytest.raises(StreamDefinitionError) as caught:
             getattr(builder, call)(timedelta(milliseconds=duration_ms))
-        assert f"{option.low:,} to {option.high:,} ms" in caught.value.facts["hint"]
+        assert caught.value.facts["call"].endswith(f"Builder.{call}")
+        assert f"from {option.low:,} to {option.high:,}" in caught.value.facts["problem"]

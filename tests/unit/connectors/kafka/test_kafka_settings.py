@@ -7,6 +7,7 @@ import traceback
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_CLIENT_FAILED,
     KAFKA_PROPERTY_WRONG,
@@ -18,6 +19,9 @@ from bicycle_runtime.connectors.kafka.settings import (
     client_error,
     open_client,
 )
+from bicycle_runtime.connectors.registry import create_sink
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.kafka import KafkaProperties
 from bicycle_streams.kafka.failures import is_outage
 from tests.raising import raises
 
@@ -26,7 +30,13 @@ BY_ENV = {"secret": {"env": "TEST_KAFKA_PASSWORD"}}
 
 
 def properties(**changes):
-    return checked_properties({**changes}, vertex="v", reserved={"group.id": "use group_id"})
+    given = KafkaProperties.from_option(changes, is_text=True)
+    return checked_properties(given, vertex="v", reserved={"group.id": "use group_id"})
+
+
+def stored(properties):
+    spec = {"brokers": "b:1", "topic": "t", "properties": properties}
+    return create_sink(ConnectorSpec(vertex_id="v", connector_type="kafka", properties=spec))
 
 
 def given(name, value):
@@ -38,9 +48,7 @@ def login(password):
 
 
 def test_any_property_passes_through_as_text():
-    found = checked_properties(
-        {"fetch.max.bytes": 1000, "client.id": "me", "check.crcs": True}, vertex="v", reserved={}
-    )
+    found = properties(**{"fetch.max.bytes": 1000, "client.id": "me", "check.crcs": True})
 
     assert found.resolved() == {"fetch.max.bytes": "1000", "client.id": "me", "check.crcs": "true"}
 
@@ -70,10 +78,10 @@ def test_a_property_that_an_option_decides_is_refused_and_the_option_is_named(na
     "name", ["sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"]
 )
 def test_a_secret_in_plain_text_is_refused_without_being_repeated(name):
-    with raises(KAFKA_PROPERTY_WRONG) as caught:
-        given(name, PASSWORD)
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
+        stored({name: PASSWORD})
 
-    assert caught.value.facts["name"] == name
+    assert caught.value.facts["problem"] == f"{name} is a secret"
     assert PASSWORD not in json.dumps(caught.value.to_json())
 
 
@@ -105,10 +113,11 @@ def test_login_and_encryption_that_the_protocol_has_are_accepted(protocol):
     "value", [None, ["a"], {}, {"secret": {}}, {"secret": {"vault": "x"}}, {"secret": {"env": ""}}]
 )
 def test_a_value_that_is_neither_text_nor_reference_is_refused(value):
-    with raises(KAFKA_PROPERTY_WRONG) as caught:
-        given("client.id", value)
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
+        stored({"client.id": value})
 
-    assert caught.value.facts["name"] == "client.id"
+    assert caught.value.facts["name"] == "properties"
+    assert "client.id" in caught.value.facts["problem"]
 
 
 def test_a_secret_is_taken_from_the_environment(monkeypatch):

@@ -16,20 +16,15 @@ from __future__ import annotations
 
 import difflib
 import logging
-import re
 from collections.abc import Iterable, Mapping
 
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
     KafkaOffsetsLostError,
     KafkaTopicReplacedError,
-)
-from bicycle_runtime.connectors.kafka.options import (
-    StartingOffsets,
-    is_read,
-    unknown_start,
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import partition_of
@@ -54,9 +49,7 @@ class Discovery:
     Args:
         cluster: Answers.
         progress: Is changed.
-        options: Topics, policies, intervals.
-        starting: Where a job that never ran begins.
-        pattern: Instead of named topics.
+        options: Topics, start offsets, policies, intervals.
         vertex: For errors and the log.
         clock: For intervals between looks.
     """
@@ -67,16 +60,13 @@ class Discovery:
         progress: Progress,
         options: KafkaSourceOptions,
         *,
-        starting: StartingOffsets,
-        pattern: re.Pattern[str] | None,
         vertex: str,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._progress = progress
         self._options = options
-        self._starting = starting
-        self._pattern = pattern
+        self._starting = options.starting_offsets
         self._vertex = vertex
         self._clock = clock
         self._was_blank = progress.is_blank
@@ -260,10 +250,10 @@ class Discovery:
         return now_s - self._doubts_s.setdefault(shard, now_s) >= DOUBT_S
 
     def _is_wanted(self, topic: str) -> bool:
-        return is_read(self._options, self._pattern, topic)
+        return self._options.reads(topic)
 
     def _names(self) -> list[str]:
-        if self._pattern is None:
+        if self._options.topic_pattern is None:
             return sorted(self._options.topics)
         return [name for name in self._cluster.names(_REQUEST_S) if self._is_wanted(name)]
 
@@ -280,8 +270,13 @@ class Discovery:
         unknown = sorted(self._starting.offsets.keys() - set(shards), key=partition_of)
         if unknown:
             topic, number = partition_of(unknown[0])
-            unknown_text = f"partition {number} of topic {topic!r}, which does not exist"
-            raise unknown_start(unknown_text, self._vertex)
+            raise CONNECTOR_OPTION_WRONG(
+                vertex=self._vertex,
+                connector="kafka",
+                name="starting_offsets",
+                problem=f"it names partition {number} of topic {topic!r}, which does not exist",
+                hint="correct or remove the number; nothing was read",
+            )
 
     def _shards(self, counts: Mapping[str, int]) -> list[str]:
         found = [f"{name}/{n}" for name in sorted(counts) for n in range(counts[name])]
@@ -307,7 +302,7 @@ class Discovery:
 
     def _begin(self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]) -> None:
         begun = {partition_of(shard)[0] for shard in self._progress.known()}
-        is_named = self._pattern is None
+        is_named = self._options.topic_pattern is None
         by_option = [
             shard
             for shard in shards

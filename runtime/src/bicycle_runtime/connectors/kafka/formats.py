@@ -25,7 +25,7 @@ from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, Sou
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 from bicycle_runtime.frames.records import DictRecords, FieldRecords
 from bicycle_runtime.frames.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
-from bicycle_sdk.formats import type_given_by
+from bicycle_sdk.formats import format_of, type_given_by
 from bicycle_sdk.record_types import clash, type_name
 
 _T = TypeVar("_T")
@@ -213,7 +213,7 @@ def value_format(spec: ConnectorSpec, name: str | None, options: object = None) 
 
     Args:
         spec: The source.
-        name: Name of the format; None for the format of the record type.
+        name: Name of the format; None or empty for the format of the record type.
         options: Of the format.
 
     Raises:
@@ -221,7 +221,7 @@ def value_format(spec: ConnectorSpec, name: str | None, options: object = None) 
         CONNECTOR_PAYLOAD_WRONG: the type cannot be decoded, or the schema is missing.
     """
     inner, allows_none = _without_none(spec.record_type)
-    name = name or _format_of(inner)
+    name = name or format_of(inner)
     _check_pair(spec, name, inner)
     schema = _schema(spec, "value", name, record_type=inner, options=options)
     return Format(name, inner, schema=schema, allows_none=allows_none)
@@ -352,14 +352,6 @@ def _without_none(record_type: Any) -> tuple[Any, bool]:
         if len(arms) < len(typing.get_args(record_type)):
             return (arms[0], True) if len(arms) == 1 else (record_type, True)
     return record_type, False
-
-
-def _format_of(record_type: Any) -> str:
-    formats: dict[Any, str] = {str: "string", bytes: "bytes"}
-    try:
-        return formats.get(record_type, "json")
-    except TypeError:  # A type that cannot be hashed, such as Annotated[int, []].
-        return "json"
 
 
 def _check_pair(spec: ConnectorSpec, name: str, record_type: Any) -> None:

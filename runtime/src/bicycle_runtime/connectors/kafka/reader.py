@@ -9,10 +9,10 @@ from typing import Any
 from bicycle_runtime.connectors.kafka.consuming import PartitionGoneError, RangeConsumer
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.formats import Format, MessageDecoder
-from bicycle_runtime.connectors.kafka.options import LossPolicy
 from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_runtime.contract import ReadOn, Slice, SourceBatch
 from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.kafka.options import LossPolicy
 from bicycle_sdk.logging import log_event
 
 _logger = logging.getLogger(__name__)

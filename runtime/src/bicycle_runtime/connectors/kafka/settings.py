@@ -35,9 +35,7 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_SECRET_MISSING,
     KafkaAccessError,
 )
-from bicycle_runtime.connectors.settings import secret_of
 from bicycle_sdk.errors import BicycleError, SecretError
-from bicycle_sdk.kafka import is_secret_property
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
 from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_error, reason_of
@@ -178,46 +176,27 @@ class ClientProperties:
 
 
 def checked_properties(
-    properties: object, *, vertex: str, reserved: Mapping[str, str]
+    properties: Mapping[str, str | Secret] | None, *, vertex: str, reserved: Mapping[str, str]
 ) -> ClientProperties:
     """Return the client's properties of a vertex, without conflicts with our options.
 
     Args:
-        properties: None, or name to text, number, true/false, or ``{"secret": {"env" | "file":
-            place}}``.
+        properties: The option; None for none.
         vertex: For errors.
         reserved: Names that the connector decides, each with an alternative.
 
     Raises:
-        KAFKA_PROPERTY_WRONG: a property is reserved, is no text, or holds a secret in plain sight.
+        KAFKA_PROPERTY_WRONG: a property is reserved, or contradicts another one.
     """
-    plain: dict[str, str] = {}
-    references: dict[str, Secret] = {}
+    given = dict(properties or {})
     all_reserved = {**RESERVED_FOR_ALL, **reserved}
-    if properties is None:
-        properties = {}
-    if not isinstance(properties, Mapping):
-        problem = f"properties must be an object, got {type(properties).__name__}"
-        raise _refusal(vertex, "(all)", problem, "use an object of names and values")
-    for name, value in properties.items():
-        reference = secret_of(value)
+    for name in given:
         if name in all_reserved:
-            raise _refusal(
-                vertex, name, "it is set by an option of the connector", all_reserved[name]
-            )
-        if reference is not None:
-            references[name] = reference
-        elif is_secret_property(name):
-            raise _refusal(
-                vertex,
-                name,
-                "it contains a secret as plain text",
-                'use Secret.env("NAME") or Secret.file(path), because the graph is stored and '
-                "displayed",
-            )
-        else:
-            plain[name] = _text(vertex, name, value)
-    _refuse_contradictions(plain, {*plain, *references}, vertex)
+            problem = "it is set by an option of the connector"
+            raise _refusal(vertex, name, problem, all_reserved[name])
+    plain = {name: value for name, value in given.items() if isinstance(value, str)}
+    references = {name: value for name, value in given.items() if isinstance(value, Secret)}
+    _refuse_contradictions(plain, {*given}, vertex)
     return ClientProperties(vertex=vertex, plain=plain, references=references)
 
 
@@ -300,20 +279,6 @@ def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: st
             hint = f"set {_PROTOCOL} to {protocols}, or remove {idle[0]}"
             problem = f"it has no effect while {_PROTOCOL} is {protocol}"
             raise _refusal(vertex, idle[0], problem, hint)
-
-
-def _text(vertex: str, name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    found = type(value).__name__
-    raise _refusal(
-        vertex,
-        name,
-        f"its value has the type {found}",
-        'use a text, a number, true or false, or {"secret": {"env": NAME}}',
-    )
 
 
 def _refusal(vertex: str, name: str, problem: str, hint: str) -> BicycleError:

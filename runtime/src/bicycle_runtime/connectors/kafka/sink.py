@@ -19,7 +19,15 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.connectors.kafka.encoding import TopicLimits, takes_rows
+from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.connectors.errors import CONNECTOR_PAYLOAD_WRONG
+from bicycle_runtime.connectors.kafka.encoding import (
+    ENCODED_HERE,
+    EncodingSchema,
+    MessagePlan,
+    TopicLimits,
+    takes_rows,
+)
 from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import (
     Marker,
@@ -27,7 +35,6 @@ from bicycle_runtime.connectors.kafka.marker import (
     branch_of,
     marker_topic_name,
 )
-from bicycle_runtime.connectors.kafka.options import made_topic
 from bicycle_runtime.connectors.kafka.settings import checked_properties, client_error
 from bicycle_runtime.connectors.kafka.sink_checks import (
     check_history,
@@ -37,20 +44,15 @@ from bicycle_runtime.connectors.kafka.sink_checks import (
     ensure_marker_topic,
     refuse_missing_keys,
 )
-from bicycle_runtime.connectors.kafka.sink_options import (
-    message_plan,
-    takes_times,
-    topic_plan,
-)
 from bicycle_runtime.connectors.kafka.staged_messages import staged_messages
-from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, made_topic
 from bicycle_runtime.connectors.kafka.transactions import (
     Publication,
     TransactionalWriter,
     TransactionSettings,
 )
 from bicycle_runtime.connectors.kafka.writer import KafkaWriterFactory, WriterPlan
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import codec_for, read_options
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -62,6 +64,8 @@ from bicycle_runtime.contract import (
     StagedFile,
     StagedPublication,
 )
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.functions import as_callable
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.random_source import system_random
@@ -90,6 +94,7 @@ _DEFAULTS = {
     "topic.metadata.propagation.max.ms": "5000",  # Then a missing topic is taken for missing.
     "log_level": "2",  # Our own errors and events report failures.
 }
+_FUNCTION_ROLES = ("value", "key", "headers", "timestamp", "partition")
 _MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
 _ALWAYS = {"enable.idempotence": "true", "acks": "all", "delivery.report.only.error": True}
 
@@ -106,11 +111,10 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self.takes_times = takes_times(options, spec)
         self._is_staged = self.guarantee is Guarantee.EXACTLY_ONCE
         self.writes_at_once = not self._is_staged
-        self._topic_plan = topic_plan(options.create_topic, spec)
+        self._topic_plan = options.create_topic
         self._messages = message_plan(options, spec)
         self.takes_rows = takes_rows(self._messages)
-        properties: Any = options.properties
-        given = checked_properties(properties, vertex=spec.vertex_id, reserved=_RESERVED)
+        given = checked_properties(options.properties, vertex=spec.vertex_id, reserved=_RESERVED)
         self._client = given.with_defaults({"bootstrap.servers": options.brokers, **_DEFAULTS})
         self._is_stopping = threading.Event()
         self._limits = TopicLimits()
@@ -388,3 +392,92 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
                 )  # fmt: skip
 
         return wait
+
+
+def message_plan(
+    options: KafkaSinkOptions, spec: ConnectorSpec, limits: TopicLimits | None = None
+) -> MessagePlan:
+    """Return how records become messages.
+
+    Args:
+        options: Of the sink.
+        spec: Its payloads are the user's functions and schemas.
+        limits: The limits of the topic.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: there is no such format, or it cannot be used.
+        CONNECTOR_PAYLOAD_WRONG: a payload is missing or of the wrong kind.
+    """
+    schemas: dict[str, EncodingSchema] = {
+        role: _schema(spec, f"{role}_schema")
+        for role in ("key", "value")
+        if f"{role}_schema" in spec.payloads
+    }
+    formats: dict[str, str] = {
+        "key": str(options.key_format or "auto"),
+        "value": str(options.value_format or _default_format(spec)),
+    }
+    given = {"key": options.key_format_options, "value": options.value_format_options}
+    for role, found in formats.items():
+        if role in schemas:
+            formats[role] = "schema"  # It has more than a word.
+        elif found == "schema":
+            raise _payload_error(spec, f"{role}_schema", None, "an object with encode(value)")
+        elif found not in ENCODED_HERE or given[role]:
+            schemas[role] = codec_for(
+                spec, role, found, record_type=_written_type(spec, role), options=given[role]
+            )
+    return MessagePlan(
+        value_format=formats["value"],
+        key_format=formats["key"],
+        functions={
+            role: _function(spec, role) for role in _FUNCTION_ROLES if role in spec.payloads
+        },
+        schemas=schemas,
+        limits=limits or TopicLimits(),
+        has_event_times=takes_times(options, spec),
+    )
+
+
+def takes_times(options: KafkaSinkOptions, spec: ConnectorSpec) -> bool:
+    """Return whether messages have the event times of their records."""
+    return options.message_time == "event" and "timestamp" not in spec.payloads
+
+
+def _written_type(spec: ConnectorSpec, role: str) -> Any:
+    """Return the known type of encoded values, which is that of unchanged records."""
+    return spec.record_type if role == "value" and "value" not in spec.payloads else None
+
+
+def _default_format(spec: ConnectorSpec) -> str:
+    if "value" in spec.payloads or spec.record_type in (None, Any):
+        return "auto"
+    if spec.record_type is str:
+        return "string"
+    return "bytes" if spec.record_type is bytes else "json"
+
+
+def _function(spec: ConnectorSpec, role: str) -> Callable[[Any], Any]:
+    given = spec.payloads[role]
+    is_usable = callable(given) or hasattr(given, "get_key")
+    function = as_callable(given, "get_key") if is_usable else None
+    if function is None or is_async(function):
+        raise _payload_error(spec, role, given, "a plain function of one record")
+    return function
+
+
+def _schema(spec: ConnectorSpec, role: str) -> EncodingSchema:
+    found: EncodingSchema = spec.payloads[role]
+    if not callable(getattr(found, "encode", None)):
+        raise _payload_error(spec, role, found, "an object with encode(value)")
+    return found
+
+
+def _payload_error(spec: ConnectorSpec, role: str, found: object, expected: str) -> BicycleError:
+    return CONNECTOR_PAYLOAD_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        role=role,
+        found="missing" if found is None else f"a {type(found).__qualname__}",
+        expected=expected,
+    )

@@ -15,9 +15,10 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TRANSACTION_TIMEOUT_WRONG,
 )
 from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
-from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.kafka.options import KafkaSinkOptions
+from bicycle_sdk.kafka.values import TopicPlan
 from bicycle_sdk.logging import log_event
 
 _LOG = logging.getLogger(__name__)

@@ -28,17 +28,11 @@ from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.connectors.kafka.listening import Listener
 from bicycle_runtime.connectors.kafka.open_transactions import OpenTransactions
-from bicycle_runtime.connectors.kafka.options import (
-    LossPolicy,
-    check_topics,
-    is_read,
-    made_topics,
-    starting_offsets,
-)
 from bicycle_runtime.connectors.kafka.planning import plan_slices
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import KafkaReader, partition_of
 from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.kafka.topics import made_topics
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
     Budget,
@@ -57,7 +51,7 @@ from bicycle_runtime.contract import (
     total_lag,
 )
 from bicycle_sdk.clock import Clock, SystemClock
-from bicycle_sdk.kafka.options import KafkaSourceOptions
+from bicycle_sdk.kafka.options import KafkaSourceOptions, LossPolicy
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_refusal
 
@@ -211,11 +205,11 @@ class KafkaSource(
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = read_options(KafkaSourceOptions, spec)
-        self._pattern = check_topics(self._options, spec)
-        self._starting = starting_offsets(self._options, self._pattern, spec)
         options = self._options
-        self._values = value_format(spec, options.value_format, options.value_format_options)
-        self._keys = key_format(spec, options.key_format, options.key_format_options)
+        self._values = value_format(
+            spec, str(options.value_format or ""), options.value_format_options
+        )
+        self._keys = key_format(spec, str(options.key_format), options.key_format_options)
         self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
         self._properties = checked_properties(
             self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED
@@ -245,7 +239,7 @@ class KafkaSource(
 
         Brokers are not compared: there are many ways to name the brokers of one cluster.
         """
-        return any(is_read(self._options, self._pattern, topic) for topic in made_topics(made))
+        return any(map(self._options.reads, made_topics(made)))
 
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
@@ -276,8 +270,6 @@ class KafkaSource(
             self._cluster,
             self._progress,
             self._options,
-            starting=self._starting,
-            pattern=self._pattern,
             vertex=self.spec.vertex_id,
             clock=self._clock,
         )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -26,16 +26,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_sdk.kafka.values import TopicPlan
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_outage, is_refusal
 
-__all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
+__all__ = ["TopicAdmin", "TopicFacts", "made_topic", "made_topics"]
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 10.0
 _RESULT_S = 15.0  # The client answers before; this only bounds its mistakes.
 _CALL_S = 1.0
-_BROKER_DEFAULT = -1
+_MADE = "kafka:"  # Among the names of ``Sink.makes``, this prefix marks a topic.
 _NO_BOUND_MS = 1 << 62  # Kafka writes "no bound" as the greatest number of 64 bits.
 _PASSING = frozenset(
     {
@@ -45,13 +46,19 @@ _PASSING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPlan:
-    """The settings of a missing topic's creation; -1 uses the brokers' default."""
+def made_topic(topic: str) -> str:
+    """Return the name of a topic as a sink's target."""
+    return _MADE + topic
 
-    partitions: int = _BROKER_DEFAULT
-    replication_factor: int = _BROKER_DEFAULT
-    config: Mapping[str, str] = field(default_factory=dict)
+
+def made_topics(made: Collection[str]) -> list[str]:
+    """Return the topics among the targets of sinks.
+
+    Example:
+        >>> made_topics([made_topic("orders"), "file:out"])
+        ['orders']
+    """
+    return [name.removeprefix(_MADE) for name in made if name.startswith(_MADE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
