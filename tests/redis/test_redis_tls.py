@@ -1,6 +1,13 @@
 """rediss:// on a real server that speaks TLS alone, and asks clients for certificates."""
 
 import asyncio
+import contextlib
+import itertools
+import socket
+import socketserver
+import ssl
+import struct
+import threading
 from urllib.parse import urlencode
 
 import pytest
@@ -8,6 +15,7 @@ import pytest
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.testing import Harness
 from bicycle_streams import StreamConnectError, connect
+from bicycle_streams.errors import STREAM_TLS_REFUSED
 from tests.raising import raises
 from tests.redis.redis_server import RedisServer
 
@@ -61,6 +69,42 @@ def test_a_client_that_the_server_does_not_know_is_told(tls_server, certificates
         send_and_read(tls_server.uri, options | {"connect_timeout_ms": 2_000})
     assert refusing.value.code == "BIC-2659"
     assert "cert_file and key_file" in refusing.value.summary
+
+
+@contextlib.contextmanager
+def resetting_server(folder):
+    """Run a server that resets its first connection, and asks all others for a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "service.pem", folder / "service.key")
+    context.load_verify_locations(folder / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    count = itertools.count()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            if next(count) == 0:
+                self.request.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+            else:
+                with pytest.raises(ssl.SSLError):
+                    context.wrap_socket(self.request, server_side=True)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"rediss://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+    assert next(count) == 2
+
+
+def test_a_client_is_told_also_when_the_reset_comes_before_the_reason(certificates):
+    with resetting_server(certificates) as uri, raises(STREAM_TLS_REFUSED) as caught:
+        send_and_read(uri, {"ca_file": str(certificates / "service.pem")})
+    assert "cert_file and key_file" in caught.value.summary
 
 
 def copying(uri, options):

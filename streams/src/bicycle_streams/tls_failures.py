@@ -1,13 +1,18 @@
 """Advice about failed TLS handshakes: which option or certificate to correct.
 
-Libraries wrap the errors of OpenSSL, so their texts are compared. Nothing is connected here.
+Libraries wrap the errors of OpenSSL, so their texts are compared. Some libraries lose the reason:
+a server that rejects a client sends it after the handshake, and then resets the connection on which
+the client has written in between. ``refused_handshake`` connects again, writes nothing, and reads
+the reason.
 """
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
 
-__all__ = ["tls_hint"]
+__all__ = ["refused_handshake", "tls_hint"]
 
 _CA, _CLIENT = "ca_file", "cert_file and key_file"
 
@@ -59,6 +64,28 @@ def tls_hint(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT
     ):
         if any(mark in found for mark in marks):
             return advice
+    return None
+
+
+def refused_handshake(
+    host: str, port: int, context: ssl.SSLContext, *, timeout_s: float
+) -> Exception | None:  # fmt: skip
+    """Return the error of a TLS handshake, or None if TLS is not the cause. Blocks.
+
+    Args:
+        host: The host of the server.
+        port: The port of the server.
+        context: The TLS context of a client.
+        timeout_s: Time limit of each step. A server that accepts the client is silent for so long.
+    """
+    try:
+        with (
+            socket.create_connection((host, port), timeout=timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            secured.recv(1)
+    except OSError as error:
+        return error if tls_hint(error) else None
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from bicycle_streams.errors import ConnectionLostError, StreamUrlError
 from bicycle_streams.options import TlsOptions, connect_error
 from bicycle_streams.redis.errors import LOGIN_REFUSED
 from bicycle_streams.redis.options import RedisOptions
+from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
 __all__ = ["LOST", "PORT", "Connection", "as_they_come", "is_cluster", "no_cluster", "tls_words"]
 
@@ -46,6 +48,7 @@ _ITS_OWN = ("CLUSTER", "COMMAND", "READONLY")
 _CLUSTER_BLOCK_MS = 50
 _SCAN_COUNT = 1_000
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
+_HANDSHAKE_MAX_S = 2.0
 
 
 def is_cluster(info: bytes) -> bool:
@@ -112,6 +115,9 @@ class Connection:
             "retry": Retry(NoBackoff(), 0),  # `again` tries again.
             **tls_words(uri, options, is_verified=options.verify_certificate),
         }
+        self._tls = options.tls_context(str(uri), "rediss")
+        if self._tls is not None and not options.verify_certificate:
+            self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         self.redis: Any = None
 
     async def open(self) -> None:
@@ -134,8 +140,18 @@ class Connection:
             if isinstance(error, AuthenticationError | AuthorizationError | ResponseError):
                 raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
             if isinstance(error, LOST):  # Refusals of a login are among them for the client.
-                raise connect_error(self.address, error) from None
+                raise connect_error(self.address, await self._reason_of(error)) from None
             raise
+
+    async def _reason_of(self, error: Exception) -> Exception:
+        """Return the reason of the server if the client has lost it, or else the error."""
+        if self._tls is None or isinstance(error, TimeoutError) or tls_hint(error) is not None:
+            return error
+        timeout_s = min(self.options.connect_timeout_ms / 1_000, _HANDSHAKE_MAX_S)
+        found = await asyncio.to_thread(
+            refused_handshake, *self._hosts[-1], self._tls, timeout_s=timeout_s
+        )
+        return found or error
 
     async def _first_answer(self) -> bytes:
         """Connect to the first node that responds, and return its cluster information."""
