@@ -12,6 +12,9 @@ from bicycle_runtime.base.process_identity import ProcessIdentity
 from bicycle_runtime.base.stored import STORED_VERSION, decode_stored, encode_stored
 from bicycle_runtime.connectors.files.ownership import OutputOwner
 from bicycle_runtime.connectors.kafka.marker import Marker
+from bicycle_runtime.dev.broker_options import BrokerOptions
+from bicycle_runtime.dev.cluster_record import read_record, write_record
+from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from bicycle_runtime.jobs.control.dead_letters import dead_letters, replayed_letters
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.shadow_note import ShadowNote, followed_epoch, read_shadow, write_shadow
@@ -82,6 +85,25 @@ def test_newer_files_of_a_job_are_refused(home):
     for read in (read_shadow, followed_epoch):
         with raises(STORED_NEWER):
             read(folder)
+
+
+def test_newer_records_of_development_servers_are_refused_and_older_ones_are_read(tmp_path):
+    broker = KafkaBroker(BrokerOptions(folder=tmp_path), cache_dir=tmp_path)
+    process = {"host": "127.0.0.1", "pid": 1, "started": 2}
+    record = {"master": process, "port": 3, "page_port": 4, "cores_per_host": 1, "memory": "1g"}
+    for name, data, read in (
+        ("broker.json", {"pid": 1, "started": 2, "port": 3, "users": ["ada"]}, broker.record),
+        ("cluster.json", record | {"workers": [process]}, lambda: read_record(tmp_path)),
+    ):
+        path = tmp_path / name
+        path.write_text(json.dumps(data))
+        assert read().port == 3
+        path.write_bytes(newer(path.read_bytes()))
+        with raises(STORED_NEWER):
+            read()
+    (tmp_path / "cluster.json").write_text(json.dumps(record))
+    write_record(tmp_path, read_record(tmp_path))
+    assert json.loads((tmp_path / "cluster.json").read_text())["format_version"] == STORED_VERSION
 
 
 def test_newer_facts_of_an_upload_are_refused(home):

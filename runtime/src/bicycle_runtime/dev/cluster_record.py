@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.options import check, option
 
@@ -47,18 +47,21 @@ class ClusterRecord:
 
 
 def read_record(folder: Path) -> ClusterRecord | None:
-    """Return the last record, or None before the first start."""
+    """Return the last record, or None before the first start.
+
+    Raises:
+        STORED_NEWER: a newer version of the runtime wrote it.
+    """
+    path = folder / _FILE
     try:
-        data = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        return decode_stored(path.read_bytes(), ClusterRecord, path=str(path))
     except FileNotFoundError:
         return None
-    workers = tuple(SparkProcess(**worker) for worker in data["workers"])
-    return ClusterRecord(**{**data, "master": SparkProcess(**data["master"]), "workers": workers})
 
 
 def write_record(folder: Path, record: ClusterRecord) -> None:
     """Replace the file as one step."""
-    replace_file(folder / _FILE, json.dumps(asdict(record)).encode())
+    replace_file(folder / _FILE, encode_stored(asdict(record)))
 
 
 MASTER_HOST = "127.0.0.1"

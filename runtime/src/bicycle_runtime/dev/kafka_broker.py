@@ -13,7 +13,6 @@ the second question.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -35,6 +34,7 @@ from bicycle_runtime.base.processes import (
     start_ticks,
     wait_for_end,
 )
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.dev.broker_options import (
     HOST,
     BrokerOptions,
@@ -204,12 +204,16 @@ class KafkaBroker:
         return self._running().pid
 
     def record(self) -> BrokerRecord | None:
-        """Return the record of the last start, or None before the first."""
+        """Return the record of the last start, or None before the first.
+
+        Raises:
+            STORED_NEWER: a newer version of the runtime wrote it.
+        """
+        path = self._folder / "broker.json"
         try:
-            data = json.loads((self._folder / "broker.json").read_text(encoding="utf-8"))
+            return decode_stored(path.read_bytes(), BrokerRecord, path=str(path))
         except FileNotFoundError:
             return None
-        return BrokerRecord(**{**data, "users": tuple(data["users"])})
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
         """Return the properties (of librdkafka) with which a client connects.
@@ -426,7 +430,7 @@ class KafkaBroker:
             users=self._users,
             ca_path=None if security is None else str(security.keystore.ca_path.absolute()),
         )
-        replace_file(self._folder / "broker.json", json.dumps(asdict(record)).encode())
+        replace_file(self._folder / "broker.json", encode_stored(asdict(record)))
 
     def _java(self, java: Path, jars: list[Path], main: str, *, heap_mb: int) -> list[str]:
         return [

@@ -5,7 +5,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from bicycle_runtime.base.errors import STORED_NEWER
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.base.stored import STORED_VERSION
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
     JOB_NOT_FOUND,
@@ -108,6 +110,27 @@ def test_a_file_that_is_no_request_is_answered_with_an_error(home, inbox):
     inbox.serve({})
 
     assert json.loads((folder / "1.answer.json").read_text())["error"]["code"] == "BIC-1936"
+
+
+def test_requests_and_answers_have_a_version_and_newer_ones_are_refused(home, inbox):
+    folder, seen = home.folder("job").path / "requests", []
+
+    def look(facts):
+        [path] = folder.glob("*.request.json")
+        seen.append(json.loads(path.read_text())["format_version"])
+        return facts
+
+    with Driver(inbox, double=look):
+        ask(home, value=1)
+    assert seen == [STORED_VERSION]
+
+    newer = {"format_version": STORED_VERSION + 1, "kind": ["of the next version"]}
+    (folder / "1.request.json").write_text(json.dumps(newer))
+    inbox.serve({})
+
+    answer = json.loads((folder / "1.answer.json").read_text())
+    assert answer["format_version"] == STORED_VERSION
+    assert answer["error"]["code"] == STORED_NEWER.code
 
 
 def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):

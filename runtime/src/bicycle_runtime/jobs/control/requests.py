@@ -12,7 +12,6 @@ next driver answers it with an error.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import threading
@@ -27,6 +26,7 @@ import msgspec
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
     REQUEST_CUT_SHORT,
@@ -105,10 +105,13 @@ class Inbox:
 
     def _meet(self, path: Path, handlers: Mapping[str, Handler]) -> None:
         try:
-            request = msgspec.json.decode(path.read_bytes(), type=_Request)
+            request = _read(path)
         except msgspec.MsgspecError as error:
             unknown = REQUEST_UNKNOWN(kind=str(error), known_text="")
             _reply(path, {"error": unknown.to_json()})
+            return
+        except BicycleError as error:  # A newer version of the command wrote it.
+            _reply(path, {"error": error.to_json()})
             return
         if not request.is_awaited:
             path.unlink()
@@ -126,8 +129,8 @@ class Inbox:
 
     def _refuse_again(self, path: Path) -> None:
         """Answer a request in the middle of which the driver before this one ended."""
-        with contextlib.suppress(msgspec.MsgspecError):
-            request = msgspec.json.decode(path.read_bytes(), type=_Request)
+        with contextlib.suppress(msgspec.MsgspecError, BicycleError):
+            request = _read(path)
             cut = REQUEST_CUT_SHORT(job=self._folder.parent.name, kind=request.kind)
             if request.is_awaited:
                 _write(_answer_path(path), {"error": cut.to_json()})
@@ -174,7 +177,7 @@ def ask_job(
                 former, status = status, _require_running(home, job, kind)
                 if former.pid == status.pid:  # The next driver is still to come.
                     pause.wait(_POLL_S)
-        answer = json.loads(answered.read_bytes())
+        answer = decode_stored(answered.read_bytes(), dict[str, Any], path=str(answered))
     finally:
         for path in (asked, begun, answered):
             path.unlink(missing_ok=True)
@@ -237,7 +240,11 @@ def _reply_late(path: Path, done: Future[Answer]) -> None:
         _reply(path, {"error": error.to_json()})
 
 
+def _read(path: Path) -> _Request:
+    return decode_stored(path.read_bytes(), _Request, path=str(path))
+
+
 def _write(path: Path, data: Mapping[str, Any]) -> None:
     """Write a whole file as one step."""
     own_folder(path.parent)
-    replace_file(path, json.dumps(data).encode())
+    replace_file(path, encode_stored(data))
