@@ -20,6 +20,7 @@ from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.pipes import is_readable
 
 OPEN_FILES_MIN = 1_024  # The needs of Java with Spark, and of a driver with some sockets.
+ABORT_SIGNAL = signal.SIGQUIT  # To a driver: end without the epoch, but name stuck threads.
 SIGNAL_BASE = 128  # The exit code of shells for a signal.
 _NICENESS = 5
 _POLL_S = 0.05

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 # A driver that meets requests until it was asked to drain, and then ends with a status; one that
 # drains forever, and one that never meets a request.
 DRIVER = """
-import signal, sys
+import signal, sys, time
 from pathlib import Path
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.control.requests import Inbox
@@ -31,10 +31,12 @@ inbox.open()
 print("up", flush=True)
 if how == "hangs":
     signal.pause()
+if how == "slow":
+    time.sleep(7)  # Of the ten seconds that the test gives it.
 asked = []
 while not asked:
     inbox.serve({"drain": lambda facts: asked.append(facts) or {}})
-if how == "drains":
+if how in ("drains", "slow"):
     signal.pause()
 status = folder.status()
 status.state = JobState.FINISHED
@@ -69,6 +71,17 @@ def test_a_job_that_does_not_drain_in_time_is_stopped_by_force(home, word):
     with driver(home, word) as process:
         status = drain_job(home, "job", clock=SystemClock())
 
+        assert status.state is JobState.STOPPED
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_job_has_one_time_limit_for_its_epoch_and_for_its_drain(home):
+    clock = SystemClock()
+    with driver(home, "slow") as process:
+        began_s = clock.monotonic()
+        status = drain_job(home, "job", clock=clock)
+
+        assert clock.monotonic() - began_s < 16  # With a limit each, it takes more than 17 s.
         assert status.state is JobState.STOPPED
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
 

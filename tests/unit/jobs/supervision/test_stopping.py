@@ -73,6 +73,21 @@ def test_an_epoch_that_takes_too_long_is_aborted_and_then_the_process_is_ended(e
     assert ends.codes == [1]
 
 
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_an_abort_does_not_wait_for_the_epoch(ends, is_stopping):
+    aborted, requested = threading.Event(), threading.Event()
+    with StopRequest(end=ends).on_signals() as stop:
+        arm(stop, on_request=requested.set, abort=aborted.set)
+        if is_stopping:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert requested.wait(PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGQUIT)
+        assert aborted.wait(PATIENCE_S / 2)
+        assert requested.wait(PATIENCE_S)
+        assert stop.was_aborted
+    assert ends.codes == []
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 def test_the_last_word_of_a_process_is_awaited_for_a_moment(ends, hangs):
     told, never = threading.Event(), threading.Event()

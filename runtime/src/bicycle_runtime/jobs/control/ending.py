@@ -11,6 +11,7 @@ import signal
 import subprocess
 
 from bicycle_runtime.base.processes import (
+    ABORT_SIGNAL,
     descendants,
     is_alive,
     is_frozen,
@@ -21,6 +22,7 @@ from bicycle_runtime.base.processes import (
 )
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, JobNotRunningError
@@ -35,6 +37,7 @@ from bicycle_sdk.errors import BicycleError
 _END_RESERVE_MS = 10_000
 _STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the time for stopping.
 _STUCK_MIN_MS = 5_000
+_ABORT_S = 15.0  # Of a job on a cluster: the stacks of other hosts take up to 7 s.
 
 
 def stop_job(
@@ -133,6 +136,9 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         return status
     now_ms, began_ms = clock.now_ms(), status.epoch_began_ms
     is_stuck = began_ms is not None and now_ms - began_ms >= _STUCK_MIN_MS
+    master = folder.read_request().options.master
+    if is_stuck and master is not None and not is_embedded(master):
+        _abort(status)  # Its driver alone can collect the stacks of other hosts.
     status = _end_by_force(folder, status, JobState.CANCELED, now_ms=now_ms, is_stuck=is_stuck)
     return _publish_remaining(home, status, clock=clock)
 
@@ -174,6 +180,13 @@ def _end_by_force(
     return last
 
 
+def _abort(status: JobStatus) -> None:
+    """Request the driver to abort its epoch, and wait a while for its end."""
+    _wake(status)
+    send_signal(status.pid, ABORT_SIGNAL)
+    wait_for_end(status.pid, status.pid_started, timeout_s=_ABORT_S)
+
+
 def _wake(status: JobStatus) -> None:
     """Continue processes of a job that were stopped by a signal, workers included."""
     for pid, started in (
@@ -196,8 +209,9 @@ def _leader(status: JobStatus) -> tuple[int, int]:
 def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """Request a job to drain, and wait for its end. One that has ended is left alone.
 
-    Its running epoch, and then the epochs in which it drains, have the job's time for stopping
-    each. A job that takes longer is stopped by force as by ``stop_job``: its sealed epochs stay.
+    Its running epoch and the epochs in which it drains have the job's stop timeout together. A job
+    that takes longer is stopped by force as by ``stop_job``: its sealed epochs are kept, and the
+    status names the threads that were still running.
 
     Args:
         home: Where jobs are kept.
@@ -215,6 +229,7 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         return status
     folder = home.find(name)
     timeout_ms = max(folder.read_request().options.stop_timeout_ms * 9 // 10, _STOP_MS_MIN)
+    deadline = clock.monotonic() + timeout_ms / 1_000
     _wake(status)
     try:
         ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
@@ -225,7 +240,8 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
             raise
         return _end_stuck(folder, status, clock)
     status = job_status(home, name)  # Another driver may have answered.
-    if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
+    left_s = max(0.0, deadline - clock.monotonic())
+    if not wait_for_end(status.pid, status.pid_started, timeout_s=left_s):
         return _end_stuck(folder, status, clock)
     return job_status(home, name)
 

@@ -1,5 +1,7 @@
 """Stop requests: the first signal ends the job after its epoch, the second now.
 
+SIGQUIT ends it without waiting for the epoch, but collects the stacks of workers first.
+
 Signals are taken by a thread, through a pipe that the interpreter writes to, so that they count
 even while the main thread waits inside a library, and no handler ever runs in the middle of our own
 code. An epoch that would keep a stopped job beyond its time is aborted: it is not sealed, so
@@ -18,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from bicycle_runtime.base.pipes import is_readable
-from bicycle_runtime.base.processes import descendants
+from bicycle_runtime.base.processes import ABORT_SIGNAL, descendants
 from bicycle_sdk.clock import Clock, SystemClock
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -97,10 +99,12 @@ class StopRequest:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[StopRequest]:
-        """Turn SIGTERM and SIGINT into requests while inside. Main thread only."""
+        """Turn SIGTERM, SIGINT and SIGQUIT into requests while inside. Main thread only."""
         reader, writer = socket.socketpair()
         writer.setblocking(False)
-        former: dict[int, Any] = {number: signal.signal(number, _ignore) for number in _SIGNALS}
+        former: dict[int, Any] = {
+            number: signal.signal(number, _ignore) for number in (*_SIGNALS, ABORT_SIGNAL)
+        }
         former_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         watcher = threading.Thread(
             target=self._watch, args=(reader,), name="stop-signals", daemon=True
@@ -128,16 +132,23 @@ class StopRequest:
             number = reader.recv(1)[0]
             if number == _CLOSE:
                 return
-            if number not in _SIGNALS:
+            is_abort = number == ABORT_SIGNAL
+            if not is_abort and number not in _SIGNALS:
                 continue
-            if self.is_set:
+            if self.is_set and not is_abort:
                 self._end(_HARD_EXIT_BASE + number)
+            is_first = not self.is_set
             self.set()
-            deadlines = self._deadlines()
-            self._on_request()
+            if not self.was_aborted:
+                deadlines = self._deadlines(is_abort=is_abort)
+            if is_first:
+                self._on_request()
 
-    def _deadlines(self) -> list[tuple[float, Callable[[], None]]]:
+    def _deadlines(self, *, is_abort: bool) -> list[tuple[float, Callable[[], None]]]:
         now, timeout_s = self._clock.monotonic(), self._timeout_s
+        if is_abort:
+            reserve_s = _ABORT_RESERVE_S - _END_RESERVE_S
+            return [(now, self._abort_epoch), (now + reserve_s, self._end_late)]
         return [
             (now + max(timeout_s - _ABORT_RESERVE_S, timeout_s / 2), self._abort_epoch),
             (now + max(timeout_s - _END_RESERVE_S, timeout_s * 3 / 4), self._end_late),
