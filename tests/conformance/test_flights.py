@@ -378,30 +378,31 @@ def test_a_replayed_letter_has_a_flight_of_its_own(runner, tmp_path):
         assert sorted(harness.published)[:2] == [1, 3]
 
 
-class InFlight(AsyncFunction):
-    """Gives the number of calls in flight."""
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_rate_limit_in_front_of_calls_holds_for_calls(is_ordered):
+    began = []
 
-    def open(self, ctx):
-        self.count = 0
+    class Begins(AsyncFunction):
+        async def process(self, value, ctx):
+            began.append(clock.now_ms())
+            await asyncio.sleep(0)
+            return [value]
 
-    async def process(self, value, ctx):
-        self.count += 1
-        await asyncio.sleep(0.01)
-        found, self.count = self.count, 0
-        return [found] if found else []
-
-
-def test_a_rate_limit_in_front_of_calls_holds_for_calls():
     def job(env):
         numbers = env.add_source(script_source()).rate_limit(10, burst=4)
-        numbers.process_ordered(InFlight(), timeout=LONG, capacity=100).collect("published")
+        process = numbers.process_ordered if is_ordered else numbers.process_unordered
+        process(Begins(), timeout=LONG, capacity=100).collect("published")
 
     with Harness(job) as harness:
-        harness.push(range(30))
+        clock = harness.clock
+        harness.push(range(10))
+        start_ms = clock.now_ms()
         harness.end()
         harness.run()
 
-        assert harness.published == [4, *[1] * 26]
+        assert sorted(harness.published) == list(range(10))
+        after_ms = [ms - start_ms for ms in began]
+        assert after_ms == pytest.approx([0] * 4 + [100 * n for n in range(1, 7)], abs=10)
 
 
 class Noted(AsyncFunction):

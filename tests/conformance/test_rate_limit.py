@@ -1,5 +1,8 @@
 """``rate_limit``: records wait, and none is lost, on the harness and on Spark alike."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 
 from bicycle_runtime.testing import CRASH, END, EPOCH, Harness, script_source
@@ -9,6 +12,19 @@ from bicycle_sdk import AsyncFunction
 class Next(AsyncFunction[int, int]):
     def process(self, value, ctx):
         return [value + 1]
+
+
+class Overlapping(AsyncFunction[int, int]):
+    """Returns how many calls are in flight at the end of each call."""
+
+    def open(self, ctx):
+        self.count = 0
+
+    async def process(self, value, ctx):
+        self.count += 1
+        await asyncio.sleep(0.2)
+        found, self.count = self.count, self.count - 1
+        return [found]
 
 
 def itself(value):
@@ -32,6 +48,20 @@ def test_all_records_pass_in_their_order_over_epochs_and_crashes(runner):
 
     assert done.published == list(range(1, 61))
     assert done.crash_count == 1
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_slow_calls_are_in_flight_while_others_wait(runner, between):
+    def job(numbers):
+        passed = numbers.rate_limit(100, burst=1).uid("limit")
+        if between:
+            passed = passed.map(itself).uid("map")
+        return passed.process_ordered(Overlapping(), timeout=timedelta(minutes=1)).uid("slow")
+
+    done = runner(job, [*range(40), END])
+
+    assert len(done.published) == 40
+    assert max(done.published) > 3  # One, if each call ended before the next record passed.
 
 
 def test_event_times_go_along(runner):

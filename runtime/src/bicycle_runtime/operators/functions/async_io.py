@@ -104,7 +104,9 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         parts = [values[start : start + self._size] for start in starts]
         calls = Calls(self.methods(), parts, None, _NoRecord())
         settle = partial(self._settle_part, parts)
-        outcome = call_all(calls, self.settings, settle, awaits=self.awaits)
+        outcome = call_all(
+            calls, self.settings, settle, awaits=self.awaits, reserve=self.reserve, are_parts=True
+        )
         by_record = _by_record(outcome, parts, self._size)
         return spread(batch, by_record, function=full_name(self.function), policy=self.policy)
 

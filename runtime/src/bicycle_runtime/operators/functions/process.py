@@ -32,7 +32,7 @@ from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.user_calls.batches import call_all, refuse_stop
-from bicycle_runtime.operators.user_calls.calls import Calls, CallSettings, Methods, Settle
+from bicycle_runtime.operators.user_calls.calls import Calls, CallSettings, Methods, Reserve, Settle
 from bicycle_runtime.operators.user_calls.direct import direct
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import eager, resolve
@@ -85,6 +85,7 @@ class ProcessOperator(Operator):
         resolve(function.open, context)
         self.awaits = is_async(eager(getattr(function, method)))
         self.is_direct = direct(getattr(function, method)) is not None
+        self.reserve: Reserve | None = None  # Of a rate limit directly before.
         self._sides: list[SideBatch] = []
         self._waiting = _Waiting(self)
 
@@ -123,7 +124,9 @@ class ProcessOperator(Operator):
         if self.context.attempts is not None:
             self.context.attempts.begin_batch()
         calls = self.calls_of(batch, groups)
-        outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
+        outcome = call_all(
+            calls, self.settings, self.settle, awaits=self.awaits, reserve=self.reserve
+        )
         output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
         self.take_sent(batch)
         return output

@@ -7,6 +7,7 @@ checkpoint holds it, since time passes while a job is down.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -78,6 +79,23 @@ class TokenBucket:
         self._tokens -= count
         return count
 
+    async def reserve(self, count: int) -> None:
+        """Take the tokens of records, and wait until they come, while other calls run."""
+        self._fill()
+        self._tokens -= count
+        if self._tokens >= -_EXACTNESS:
+            return
+        seconds = max(-self._tokens / self._per_second, _WAIT_MIN_S)
+        try:
+            if self._wait is _wait:
+                WAITS.tell(seconds)
+                await asyncio.sleep(seconds)
+            else:
+                self._wait(seconds)
+        except asyncio.CancelledError:
+            self._tokens += count
+            raise
+
     def _fill(self) -> None:
         now = self._now()
         self._tokens = min(self._tokens + (now - self._seen) * self._per_second, float(self._burst))
@@ -94,8 +112,11 @@ class RateLimitOperator(Operator):
 
     The subtasks share the rate and the burst evenly. Records that may pass are emitted through the
     chain at once, by ``emit``, which the chain sets; the last piece of a batch is the result of
-    ``apply``.
+    ``apply``. If the next operator has several calls in flight, it starts them at this rate, so
+    that calls run while others wait: then ``is_handed_on``, and all records pass.
     """
+
+    is_handed_on = False
 
     def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
         super().__init__(spec, policy, context)
@@ -106,6 +127,8 @@ class RateLimitOperator(Operator):
         self.emit: Callable[[Batch], None] = self._stands_in_no_chain
 
     def apply(self, batch: Batch) -> Batch:
+        if self.is_handed_on:
+            return batch
         total = len(batch.values)
         start = 0
         while True:

@@ -9,6 +9,7 @@ from time import perf_counter_ns
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
+from bicycle_runtime.operators.functions.process import ProcessOperator
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import ChainSpec
@@ -36,9 +37,13 @@ class Chain:
         self._columns = columns
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
+        self._drained_ns = self._drain_ns = 0
         self.below: Sequence[Chain] = ()  # The next chains of the task, in order.
         for index, operator in enumerate(operators):
             if isinstance(operator, RateLimitOperator):
+                following = operators[index + 1] if index + 1 < len(operators) else None
+                if isinstance(following, ProcessOperator) and following.gathers:
+                    operator.is_handed_on, following.reserve = True, operator.bucket.reserve
                 operator.emit = partial(self._run, first=index + 1)
                 operator.bucket.before_wait = partial(self._drain_below, index + 1)
 
@@ -118,12 +123,20 @@ class Chain:
             self._run(output, index + 1)
 
     def _drain_below(self, first: int) -> None:
-        """Make the calls that wait after a point of this chain, down to the sinks."""
+        """Make the calls that wait after a point of this chain, down to the sinks.
+
+        Records wait for calls as long as the last calls took, so that several are in flight.
+        """
+        began = perf_counter_ns()
+        if began - self._drained_ns < self._drain_ns:
+            return
         for _ in self.drain(first):
             continue
         for chain in self.below:
             for _ in chain.drain():
                 continue
+        self._drained_ns = perf_counter_ns()
+        self._drain_ns = self._drained_ns - began
 
     def _send(self, batch: Batch) -> None:
         if batch.values:

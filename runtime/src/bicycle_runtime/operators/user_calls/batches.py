@@ -24,6 +24,7 @@ from bicycle_runtime.operators.user_calls.calls import (
     CallSettings,
     CallTimeout,
     Outcome,
+    Reserve,
     Settle,
     call_each,
     drive,
@@ -33,7 +34,10 @@ from bicycle_runtime.operators.user_calls.user_functions import run, run_watched
 from bicycle_sdk.quantities import duration_text
 
 
-def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bool) -> Outcome:
+def call_all(
+    calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bool,
+    reserve: Reserve | None = None, are_parts: bool = False,
+) -> Outcome:  # fmt: skip
     """Make all calls of a batch and return the outputs of each.
 
     Args:
@@ -41,9 +45,15 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
         settings: Order, timeout, calls in flight.
         settle: Decides about failed calls.
         awaits: Whether the function is ``async``.
+        reserve: Limits the rate of records, for several calls in flight.
+        are_parts: Whether each value of ``calls`` is a list of records.
     """
     if awaits and (settings.capacity > 1 or settings.timeout_ms is not None):
-        return run_watched(Flight(calls, settings, settle).run())
+        flight = Flight(calls, settings, settle)
+        if reserve is not None:
+            values = calls.values
+            flight.reserve = lambda index: reserve(len(values[index]) if are_parts else 1)
+        return run_watched(flight.run())
     outcome = Outcome()
     call_on(calls, calls.records(), outcome.results, settle, awaits=awaits)
     return outcome
@@ -165,8 +175,10 @@ class Flight:
 
     The first worker calls one after another. If a call suspends, its number is ``base``: the calls
     behind it are shared by as many workers as there are calls waiting at one time, ``capacity`` at
-    most.
+    most. With a rate limit, ``reserve``, all calls are shared from the start.
     """
+
+    reserve: Reserve | None = None
 
     def __init__(self, calls: Calls, settings: CallSettings, settle: Settle) -> None:
         self.calls, self.settings, self.settle = calls, settings, settle
@@ -185,6 +197,10 @@ class Flight:
 
     async def run(self) -> Outcome:
         """Make all calls; settle failed calls, and stop if ``settle`` raises."""
+        if self.reserve is not None:
+            self._share(None)
+            await self._supervise(set())
+            return self._outcome()
         first = asyncio.create_task(self._run_alone())
         await asyncio.sleep(0)
         if first.done():
@@ -192,18 +208,23 @@ class Flight:
             return Outcome(self.results)
         self._share(first)
         await self._supervise({first})
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
         return Outcome(
             self.results + self.shared_results, None if self.settings.is_ordered else self.order
         )
 
-    def _share(self, first: asyncio.Task[None]) -> None:
+    def _share(self, first: asyncio.Task[None] | None) -> None:
         """Distribute the records after the suspended call among all workers."""
-        self.base = len(self.results)
+        self.base = len(self.results) if first is not None else -1
         self.is_shared = True
         deque(self.records, maxlen=0)
         self.positions = iter(range(self.base + 1, len(self.calls.values)))
         self.shared_results = [None] * (len(self.calls.values) - self.base - 1)
         self.order = list(range(self.base))
+        if first is None:
+            return
         self.in_flight[first] = self.base
         if self.groups is not None:
             self.busy[self.groups[self.base]] = deque()
@@ -228,6 +249,8 @@ class Flight:
         task = asyncio.current_task()
         assert task is not None
         while (index := self._next(self._release(task))) is not None:
+            if self.reserve is not None:
+                await self.reserve(index)  # Its time limit begins after the wait.
             self.in_flight[task] = index
             try:
                 output = self.calls.single(index, context)()

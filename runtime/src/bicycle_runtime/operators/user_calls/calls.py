@@ -5,7 +5,7 @@ The decision about a failed call is a contract here, ``Settle``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ __all__ = [
     "Calls",
     "Methods",
     "Outcome",
+    "Reserve",
     "Settle",
     "call_each",
     "drive",
@@ -32,6 +33,10 @@ class Settle(Protocol):
         self, error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
         """Return the outputs instead of the call ``index``; raise to fail the epoch."""
+
+
+# Waits until calls for so many records may start.
+Reserve = Callable[[int], Awaitable[None]]
 
 
 class CallContext(Protocol):
