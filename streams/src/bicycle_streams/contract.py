@@ -23,11 +23,7 @@ from typing import ClassVar, Self
 from bicycle_streams.addresses import StreamerUri, StreamKey
 from bicycle_streams.admin import StreamAdmin
 from bicycle_streams.consuming import Consumer, Subscription
-from bicycle_streams.errors import (
-    STREAMER_NOT_OPEN,
-    StreamKeyEmptyError,
-    StreamUnsupportedError,
-)
+from bicycle_streams.errors import STREAMER_NOT_OPEN, StreamKeyEmptyError, StreamUnsupportedError
 from bicycle_streams.options import Durability, Mode, Start, StreamerOptions
 from bicycle_streams.producing import Producer, Sender
 

@@ -11,12 +11,7 @@ from typing import NamedTuple
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamKey
-from bicycle_streams.errors import (
-    LINE_NOT_TEXT,
-    LINE_UNREADABLE,
-    PAYLOAD_NOT_A_LINE,
-    StreamError,
-)
+from bicycle_streams.errors import LINE_NOT_TEXT, LINE_UNREADABLE, PAYLOAD_NOT_A_LINE, StreamError
 from bicycle_streams.messages import Message, MessageHeader, Timestamp
 
 __all__ = ["BROADCAST", "LineDecoder", "LineHead", "format_line", "line_payload", "parse_line"]

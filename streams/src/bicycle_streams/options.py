@@ -9,11 +9,7 @@ from typing import Literal
 
 from bicycle_sdk.options import check, option
 from bicycle_sdk.tls_files import TlsFiles
-from bicycle_streams.errors import (
-    STREAM_TLS_REFUSED,
-    STREAM_TLS_UNUSABLE,
-    StreamConnectError,
-)
+from bicycle_streams.errors import STREAM_TLS_REFUSED, STREAM_TLS_UNUSABLE, StreamConnectError
 from bicycle_streams.tls_failures import tls_hint
 
 __all__ = [

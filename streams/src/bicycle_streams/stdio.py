@@ -25,11 +25,7 @@ from bicycle_streams.lines import LineDecoder
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
 from bicycle_streams.queued_sending import LineSender, Pending
-from bicycle_streams.standard_input import (
-    batches_of_lines,
-    standard_input,
-    standard_output,
-)
+from bicycle_streams.standard_input import batches_of_lines, standard_input, standard_output
 
 __all__ = ["StdioOptions", "StdioStreamer"]
 

@@ -12,11 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bicycle_runtime.api.errors import (
-    BODY_UNREADABLE,
-    MEDIA_TYPE_UNSUPPORTED,
-    QUERY_UNREADABLE,
-)
+from bicycle_runtime.api.errors import BODY_UNREADABLE, MEDIA_TYPE_UNSUPPORTED, QUERY_UNREADABLE
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
 

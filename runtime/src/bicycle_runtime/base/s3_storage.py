@@ -15,11 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from bicycle_runtime.base.errors import (
-    ObjectMissingError,
-    StorageError,
-    StorageUnreachableError,
-)
+from bicycle_runtime.base.errors import ObjectMissingError, StorageError, StorageUnreachableError
 from bicycle_runtime.base.remote_storage import FsspecStorage
 
 _PART_BYTES = 8 << 20  # 5 MiB is the least that S3 takes; 10 000 parts are the most.

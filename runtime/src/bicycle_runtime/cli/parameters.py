@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from bicycle_runtime.cli.candidates import (
-    file_names,
-    matching,
-    parameter_names,
-    plugin_names,
-)
+from bicycle_runtime.cli.candidates import file_names, matching, parameter_names, plugin_names
 from bicycle_streams.cli.parameters import pairs
 
 if TYPE_CHECKING:

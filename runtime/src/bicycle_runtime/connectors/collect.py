@@ -27,8 +27,6 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.sinks import CollectSinkOptions
 
-__all__ = ["CollectSink", "CollectWriterFactory", "CollectedRecords"]
-
 _LENGTH_BYTES = 8
 
 

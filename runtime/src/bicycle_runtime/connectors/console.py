@@ -32,8 +32,6 @@ from bicycle_runtime.contract import (
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.sinks import ConsoleSinkOptions
 
-__all__ = ["ConsoleSink", "ConsoleWriterFactory"]
-
 _ENTRY_LETTERS_MAX = 60
 _TABLE_LETTERS = 160
 

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.java import log4j_settings
-from bicycle_runtime.base.processes import (
-    is_alive,
-    send_signal,
-    start_ticks,
-    wait_for_end,
-)
+from bicycle_runtime.base.processes import is_alive, send_signal, start_ticks, wait_for_end
 from bicycle_runtime.dev.cluster_record import SparkProcess
 from bicycle_runtime.engine.spark.java import spark_environment
 

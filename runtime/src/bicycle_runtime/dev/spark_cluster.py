@@ -20,12 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bicycle_runtime.base.java import (
-    JAVA_MAJOR_MIN,
-    find_java,
-    java_major,
-    java_version,
-)
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.processes import kill_all, send_signal, wait_for_end
 from bicycle_runtime.base.spark_masters import master_status
 from bicycle_runtime.dev.cluster_processes import KILL_TIMEOUT_S, ClusterProcesses

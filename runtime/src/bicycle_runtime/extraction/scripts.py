@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING
 
 from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.neighbors import find_neighbors
-from bicycle_runtime.pipelines.documents import (
-    Document,
-    job_name,
-    notation_of,
-    read_document,
-)
+from bicycle_runtime.pipelines.documents import Document, job_name, notation_of, read_document
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:

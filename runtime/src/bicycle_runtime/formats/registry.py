@@ -14,12 +14,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from bicycle_runtime.base.extensions import (
-    Extension,
-    checked_words,
-    hooks_of,
-    installed_extensions,
-)
+from bicycle_runtime.base.extensions import Extension, checked_words, hooks_of, installed_extensions
 from bicycle_runtime.formats.contract import Codec, FormatHooks
 from bicycle_runtime.formats.errors import FORMAT_LIBRARY_MISSING, FORMAT_UNKNOWN, FORMAT_UNUSABLE
 

@@ -13,8 +13,6 @@ from bicycle_runtime.layouts.manifest import ShardTime, ShardTimes
 from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
-__all__ = ["joined_times", "lagging", "source_shard", "subtask_shard", "watermark_of"]
-
 
 def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
     """Return the furthest time of each shard over all parts.

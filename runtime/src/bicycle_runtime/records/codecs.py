@@ -24,11 +24,7 @@ from typing import Any, Literal
 import msgspec
 
 from bicycle_runtime.records.by_value import pickle_by_value
-from bicycle_runtime.records.errors import (
-    PICKLE_REFUSED,
-    RECORD_UNENCODABLE,
-    RecordDecodingError,
-)
+from bicycle_runtime.records.errors import PICKLE_REFUSED, RECORD_UNENCODABLE, RecordDecodingError
 from bicycle_runtime.records.exactness import PLAIN, fit_of, once_a_type
 from bicycle_sdk.state.separation import separate
 

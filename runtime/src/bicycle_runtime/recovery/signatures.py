@@ -17,10 +17,7 @@ from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.layouts.paths import JOB_FILE, SAVEPOINT_FILE, SAVEPOINT_SIGNATURE
 from bicycle_runtime.recovery.copying import read_back, wanted_copy
 from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
-from bicycle_runtime.recovery.savepoints import (
-    epoch_paths,
-    read_savepoint,
-)
+from bicycle_runtime.recovery.savepoints import epoch_paths, read_savepoint
 
 
 def signature_of(data: bytes, key: bytes) -> bytes:

@@ -11,12 +11,7 @@ from typing import Self, TypeAlias, TypeVar
 from bicycle_streams.addresses import WILDCARD, StreamKey
 from bicycle_streams.consuming import Consumer, Subscription
 from bicycle_streams.errors import StreamEndedError, StreamUnsupportedError
-from bicycle_streams.file.errors import (
-    FILE_CUT_OFF,
-    FILE_REMOVED,
-    GROUP_DIFFERS,
-    FileFormatError,
-)
+from bicycle_streams.file.errors import FILE_CUT_OFF, FILE_REMOVED, GROUP_DIFFERS, FileFormatError
 from bicycle_streams.file.format import HEADER_SIZE
 from bicycle_streams.file.options import FileOptions
 from bicycle_streams.file.positions import Positions

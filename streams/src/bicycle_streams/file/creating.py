@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bicycle_streams.file.errors import (
-    FILE_EXISTS,
-    FILE_NAME_TOO_LONG,
-    FILE_UNREADABLE,
-)
+from bicycle_streams.file.errors import FILE_EXISTS, FILE_NAME_TOO_LONG, FILE_UNREADABLE
 from bicycle_streams.file.format import NAME_SIZE_MAX, FileHeader
 
 __all__ = ["create_file"]

@@ -11,15 +11,7 @@ from pathlib import Path
 
 from bicycle_streams.addresses import INTERNAL, WILDCARD, StreamKey
 from bicycle_streams.file.errors import FileFormatError
-from bicycle_streams.file.format import (
-    FIXED,
-    MARK,
-    TAIL,
-    checksum,
-    is_end,
-    parse_beacon,
-    stream_of,
-)
+from bicycle_streams.file.format import FIXED, MARK, TAIL, checksum, is_end, parse_beacon, stream_of
 from bicycle_streams.messages import Message
 
 __all__ = ["FileReader", "Wanted"]

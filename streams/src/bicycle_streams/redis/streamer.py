@@ -24,13 +24,7 @@ from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
 from bicycle_streams.redis.connection import PORT, Connection
 from bicycle_streams.redis.consuming import RedisConsumer
-from bicycle_streams.redis.ids import (
-    FIRST,
-    Timestamps,
-    redis_key,
-    sequence_of,
-    shard_of,
-)
+from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of, shard_of
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.sending import RedisSender
 

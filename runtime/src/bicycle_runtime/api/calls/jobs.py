@@ -12,10 +12,7 @@ from bicycle_runtime.api.event_streams import event_stream, log_stream
 from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.jobs.control.job_queries import job_status
-from bicycle_runtime.jobs.savepoints.commands import (
-    savepoint_of,
-    savepoint_report,
-)
+from bicycle_runtime.jobs.savepoints.commands import savepoint_of, savepoint_report
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples

@@ -32,8 +32,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["MADE", "OutputClaim", "OutputOwner", "new_run", "run_of"]
-
 MADE = "file:"  # Among the names of ``Sink.makes``, this prefix marks a directory.
 
 _LOG = logging.getLogger(__name__)

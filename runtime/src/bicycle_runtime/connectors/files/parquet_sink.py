@@ -24,10 +24,7 @@ from bicycle_runtime.base.errors import StorageError
 from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.storage import LocalStorage, publish_file
 from bicycle_runtime.base.storage_urls import open_storage
-from bicycle_runtime.connectors.errors import (
-    OUTPUT_UNWRITABLE,
-    TABLE_DIFFERS,
-)
+from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE, TABLE_DIFFERS
 from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
@@ -36,17 +33,10 @@ from bicycle_runtime.connectors.tables.held_rows import FolderRows, HeldReader, 
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
 from bicycle_runtime.connectors.tables.sink import HeldTableSink
 from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, parquet_writer
-from bicycle_runtime.contract import (
-    ChecksBeforeStart,
-    ConnectorSpec,
-    DriverServices,
-    MakesTargets,
-)
+from bicycle_runtime.contract import ChecksBeforeStart, ConnectorSpec, DriverServices, MakesTargets
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.sinks import ParquetSinkOptions
-
-__all__ = ["ParquetSink"]
 
 _LOG = logging.getLogger(__name__)
 _WRITERS = 8  # Files of many folders are flushed to the disk at the same time.

@@ -29,10 +29,7 @@ from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_name
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
 from bicycle_runtime.connectors.errors import OPEN_PART_DAMAGED
-from bicycle_runtime.connectors.staging import (
-    BLOCK_BYTES,
-    staged_blocks,
-)
+from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.contract import StagedFile
 from bicycle_sdk.logging import log_event
 

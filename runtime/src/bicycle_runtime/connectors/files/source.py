@@ -14,9 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.connectors.errors import (
-    INPUT_MISSING,
-)
+from bicycle_runtime.connectors.errors import INPUT_MISSING
 from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath

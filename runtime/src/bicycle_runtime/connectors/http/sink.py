@@ -44,10 +44,6 @@ from bicycle_streams.errors import StreamError
 from bicycle_streams.options import tls_context
 from bicycle_streams.tls_failures import tls_hint
 
-__all__ = [
-    "HttpSink",
-]
-
 _LOG = logging.getLogger(__name__)
 # The server may take these later; everything else below 500 is final.
 _LATER = frozenset({408, 409, 425, 429})

@@ -29,8 +29,6 @@ from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.sinks import DuckdbSinkOptions
 
-__all__ = ["DuckdbSink"]
-
 _ROWS = "bicycle_rows"  # The name of new rows in statements.
 _CONFLICTS = (duckdb.IOException, duckdb.TransactionException, duckdb.ConnectionException)
 

@@ -40,11 +40,7 @@ from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink
 from bicycle_runtime.connectors.tables.writer import TableWriterFactory
-from bicycle_runtime.contract import (
-    ChecksBeforeStart,
-    ConnectorSpec,
-    DriverServices,
-)
+from bicycle_runtime.contract import ChecksBeforeStart, ConnectorSpec, DriverServices
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.sinks import FolderSinkOptions, LakeSinkOptions
 

@@ -17,8 +17,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["PostgresServer"]
-
 _ATTEMPT_S = 5
 _NOT_YET = ("the database system is", "too many clients", "connection slots are reserved")
 _PAUSE_S = 0.2

@@ -55,8 +55,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.sinks import PostgresSinkOptions
 
-__all__ = ["PostgresSink"]
-
 _LOG = logging.getLogger(__name__)
 _PIECE_ROWS = 1_000
 # Classes of SQLSTATE: data exceptions, constraints, and limits of the program, such as of an index.

@@ -37,8 +37,6 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.sources import PostgresSourceOptions
 
-__all__ = ["PostgresReader", "PostgresSource"]
-
 _SHARD = "rows"
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 16 << 20

@@ -24,10 +24,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.connectors.errors import (
-    COLUMN_TYPE_UNKNOWN,
-    COLUMNS_WRONG,
-)
+from bicycle_runtime.connectors.errors import COLUMN_TYPE_UNKNOWN, COLUMNS_WRONG
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.formats.times import date_of, duration_of, moment_of, time_of_day_of

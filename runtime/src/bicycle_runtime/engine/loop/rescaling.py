@@ -17,11 +17,7 @@ from typing import Any, Protocol
 
 from bicycle_runtime.engine.epoch.stats import state_bytes
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.engine.errors import (
-    RESCALE_FAILED,
-    WIDTH_OPERATOR_UNKNOWN,
-    WIDTH_REFUSED,
-)
+from bicycle_runtime.engine.errors import RESCALE_FAILED, WIDTH_OPERATOR_UNKNOWN, WIDTH_REFUSED
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.planning.stages import (
     group_count_of,

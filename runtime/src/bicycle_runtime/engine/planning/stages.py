@@ -27,15 +27,7 @@ from bicycle_runtime.operators.spec import (
     WatermarkSpec,
 )
 from bicycle_sdk.chaining import Chain, optimize
-from bicycle_sdk.graph import (
-    Edge,
-    Inputs,
-    JobGraph,
-    OperatorKind,
-    Partitioning,
-    StateShape,
-    Vertex,
-)
+from bicycle_sdk.graph import Edge, Inputs, JobGraph, OperatorKind, Partitioning, StateShape, Vertex
 from bicycle_sdk.time import IDLE_TIMEOUT_MS, OUT_OF_ORDERNESS_MS
 
 _EXCHANGES = frozenset(Partitioning) - {Partitioning.FORWARD}

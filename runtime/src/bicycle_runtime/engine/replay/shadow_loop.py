@@ -32,11 +32,7 @@ from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import ReplayRecord, decode_record
 from bicycle_runtime.engine.epoch.stats import lowest_watermark
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.engine.errors import (
-    REPLAY_GRAPH_CHANGED,
-    SHADOW_ASTRAY,
-    SHADOW_OUTRUN,
-)
+from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, SHADOW_ASTRAY, SHADOW_OUTRUN
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators

@@ -37,16 +37,6 @@ from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import check, option
 
-__all__ = [
-    "REPLAY_LETTERS",
-    "LetterReplay",
-    "LetterReplayOptions",
-    "ask_for_replay",
-    "chosen_letters",
-    "letters_to_replay",
-    "replay_asked",
-]
-
 REPLAY_LETTERS = "replay"
 _BATCH_COUNT = 200
 _BATCH_BYTES = 4 << 20

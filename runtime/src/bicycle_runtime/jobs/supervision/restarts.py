@@ -17,11 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bicycle_runtime.connectors.kafka.errors import KafkaTopicReplacedError
-from bicycle_runtime.engine.errors import (
-    EpochFailedError,
-    SparkLostError,
-    SparkStartKilledError,
-)
+from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartKilledError
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.status import RestartNote, RestartPlan
 from bicycle_runtime.operators.errors import (
@@ -35,11 +31,6 @@ from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
-
-__all__ = [
-    "HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "fails_again", "may_pass",
-    "position_of",
-]  # fmt: skip
 
 # Met by opening functions again on the same Spark.
 OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)

@@ -61,20 +61,6 @@ from bicycle_runtime.service.plugins.wheels import (
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "InstallFacts",
-    "Plugins",
-    "clear_leftovers",
-    "clear_uploads",
-    "environment_of",
-    "find_uploaded",
-    "install_plugin",
-    "plugin_environment",
-    "remove_plugin",
-    "require_unused",
-    "uploaded_plugins",
-]
-
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FACTS_FILE = "plugin.json"
 _LOCK_FILE = "requirements.lock"

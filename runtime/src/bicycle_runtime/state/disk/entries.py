@@ -16,12 +16,7 @@ from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries
 from bicycle_runtime.state.memory.tracked import Tracking
-from bicycle_runtime.state.rocksdb.key_layout import (
-    behind_key,
-    key_in,
-    key_start,
-    state_start,
-)
+from bicycle_runtime.state.rocksdb.key_layout import behind_key, key_in, key_start, state_start
 from bicycle_sdk.state.entries import MISSING as NO_BOUND
 from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries
 from bicycle_sdk.state.expiry import Expiry

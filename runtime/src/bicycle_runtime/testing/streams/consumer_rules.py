@@ -6,14 +6,7 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.testing.streams.cases import (
-    CaseRules,
-    StreamCase,
-    numbers,
-    play,
-    send,
-    texts,
-)
+from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send, texts
 from bicycle_streams import (
     CommitNotAllowedError,
     ConsumerEndedError,
