@@ -300,7 +300,7 @@ def in_turns(
 ) -> dict[str, list[float]]:  # fmt: skip
     """Let contenders take turns and return what each gave in each round.
 
-    Every other round goes backwards, so that none always runs behind the same neighbour.
+    Every other round goes backwards, so that none always runs behind the same neighbor.
 
     Args:
         contenders: By their names.

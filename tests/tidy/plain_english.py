@@ -50,6 +50,9 @@ AVOIDED_WORDS = {
     r"none": "no, not a, or the noun",
     r"who(m|ever)?": "the noun, such as the caller",
     r"(some|no|any|every)body": "the noun, such as the caller, no process, any task",
+    # British spelling.
+    r"(behaviou|colou|neighbou|favou|honou)rs?|catalogues?|licences?": "the American spelling",
+    r"cancelled|(recogni|organi|seriali|initiali)s(e|es|ed|ing)": "the American spelling",
 }
 _AVOIDED = re.compile(rf"\b(?:{'|'.join(AVOIDED_WORDS)})\b", re.IGNORECASE)
 _CODE = re.compile(r"``.*?``|`.*?`|'[^' ]*'|\"[^\"]*\"", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What is stored is declared in one room without behaviour, and a change there shows as one.
+"""What is stored is declared in one room without behavior, and a change there shows as one.
 
 ``tests/golden/layouts.txt`` lists every name, version and field of ``bicycle_runtime.layouts``. It
 is written by ``python -m tests.tidy.test_layouts``, and only together with a fragment
@@ -63,7 +63,7 @@ def _type(found: object) -> str:
     return text.replace("bicycle_runtime.layouts.", "").replace("typing.", "")
 
 
-def behaviour_of(tree: ast.Module) -> list[str]:
+def behavior_of(tree: ast.Module) -> list[str]:
     """Return what stands in a module beside constants, and classes with fields and properties."""
     found = []
     for node in tree.body:
@@ -92,17 +92,17 @@ def test_the_list_of_what_is_stored_is_that_of_the_room():
     assert rendered() == LIST.read_text(encoding="utf-8"), "a change of format: see this module"
 
 
-def test_the_room_of_layouts_has_no_behaviour():
-    found = {p.name: behaviour_of(ast.parse(p.read_text("utf-8"))) for p in ROOM.glob("*.py")}
+def test_the_room_of_layouts_has_no_behavior():
+    found = {p.name: behavior_of(ast.parse(p.read_text("utf-8"))) for p in ROOM.glob("*.py")}
     assert {name: rest for name, rest in found.items() if rest} == {}
 
 
-def test_a_function_or_a_method_is_behaviour():
+def test_a_function_or_a_method_is_behavior():
     code = (
         "A = 1\ndef read(): ...\nclass B:\n    a: int\n"
         "    @property\n    def b(self): ...\n    def c(self): ...\n"
     )
-    assert behaviour_of(ast.parse(code)) == ["def read():", "B.def c(self):"]
+    assert behavior_of(ast.parse(code)) == ["def read():", "B.def c(self):"]
 
 
 if __name__ == "__main__":

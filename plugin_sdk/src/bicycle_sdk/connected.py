@@ -159,7 +159,7 @@ class JoinFunction(_Opened, ABC, Generic[In1, In2, Out]):
 
 
 class CoGroupFunction(_Opened, ABC, Generic[In1, In2, Out]):
-    """Sees all rows that both sides have in a window; accepted wherever a callable is."""
+    """Receives all rows of both sides of a window; accepted wherever a callable is."""
 
     @abstractmethod
     def co_group(
@@ -198,7 +198,7 @@ class BroadcastContext(ProcessContext):
 
 
 class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
-    """Records of one stream beside maps that another, sent to every subtask, fills.
+    """A function of a stream and of a broadcast stream, which writes shared maps.
 
     The maps come from ``ctx.get_broadcast_state(descriptor)``, at each call. Every subtask gets
     every record of the second stream, in the same order, and must make the same changes of it: from
@@ -235,7 +235,7 @@ class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
 
 
 class InputRecords(NamedTuple):
-    """Records that a built-in function gets in one call, with their keys.
+    """The records and keys that a built-in function receives in one call.
 
     ``ordinal`` is the number of their input; ``times`` are event times in ms, or None.
     """

@@ -60,11 +60,12 @@ class ConnectorWord:
     """A connector as its options class names it.
 
     Args:
-        word: By which the runtime finds the connector; empty for the base of several.
+        word: The name under which the runtime finds the connector; empty for a base class.
         role: Source or sink.
-        extra: The extra of ``bicycle-runtime`` that installs its library; empty for none.
-        call: The function of the SDK that makes it, for errors.
-        schemes: Schemes of URIs that name it.
+        extra: The extra of ``bicycle-runtime`` that installs its library; empty if it needs no
+            library.
+        call: The function of the SDK that creates it, for errors.
+        schemes: Schemes of URIs that select it.
     """
 
     word: str
@@ -175,7 +176,7 @@ class ConnectorOptions:
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return given arguments as options, by name.
 
-        Called before the values are checked. A subclass replaces arguments that stand for several
+        Called before the values are checked. A subclass replaces an argument that sets several
         options, and adds options that follow from others.
         """
         return given

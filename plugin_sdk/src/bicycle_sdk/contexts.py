@@ -66,7 +66,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMessage:
-    """A record as its source has it, besides the value.
+    """The position, key, headers and time of a record in its source.
 
     ``source`` is the id of the source's vertex, ``shard`` a part of it (a file, a topic partition),
     ``offset`` the position there. ``key`` is decoded, ``headers`` are pairs of name and bytes
@@ -128,7 +128,7 @@ class Histogram:
 
 
 class Metrics:
-    """The counters, gauges and histograms of one subtask, made when first named.
+    """The counters, gauges and histograms of one subtask, created on first use.
 
     Example:
         >>> metrics = Metrics()
@@ -281,7 +281,7 @@ class RuntimeContext(StateAccess, Context):
 class ProcessContext(RuntimeContext):
     """The context of a ``ProcessFunction``: also event time, and side outputs.
 
-    ``timestamp`` is the event time of the current record in ms, or None if it has none.
+    ``timestamp`` is the event time of the current record in ms, or None without event time.
     """
 
     def __init__(self, **options: Unpack[ContextOptions]) -> None:

@@ -47,14 +47,14 @@ class SinkDescriptor(Generic[T_contra]):
 
 
 class SourceBuilder(Protocol[T_co]):
-    """Whatever builds a source; ``env.add_source`` takes it as it takes a descriptor."""
+    """A builder of a source; ``env.add_source`` accepts it like a descriptor."""
 
     def build_connector(self) -> SourceDescriptor[T_co]:
         """Return the source as a plain value."""
 
 
 class SinkBuilder(Protocol[T_contra]):
-    """Whatever builds a sink; ``stream.sink_to`` takes it as it takes a descriptor."""
+    """A builder of a sink; ``stream.sink_to`` accepts it like a descriptor."""
 
     def build_connector(self) -> SinkDescriptor[T_contra]:
         """Return the sink as a plain value."""

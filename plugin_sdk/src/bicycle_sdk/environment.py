@@ -32,7 +32,7 @@ _INTERVAL_MS_MAX = 86_400_000
 
 
 class StreamEnvironment(GraphDraft):
-    """The beginning of a job: its settings and sources. ``job_name`` is set by ``execute``.
+    """The settings and sources of a job. ``execute`` sets ``job_name``.
 
     Example:
         >>> env = StreamEnvironment.builder().parallelism(2).build()
@@ -296,7 +296,7 @@ class StreamEnvironment(GraphDraft):
 
 
 class StreamEnvironmentBuilder:
-    """Collects settings; ``build`` makes the environment."""
+    """A builder of an environment from settings."""
 
     def __init__(self) -> None:
         self._environment = StreamEnvironment()

@@ -101,7 +101,7 @@ class BicycleError(Exception):
 
     @classmethod
     def row(cls, code: str, message: str, *, cause: str, fix: str) -> ErrorRow[Self]:
-        """Register a row of the catalogue: an error of this class with a separate code.
+        """Register a row of the catalog: an error of this class with a separate code.
 
         Args:
             code: ``BIC-`` and four digits, used by no other class or row; TypeError otherwise.
@@ -140,7 +140,7 @@ _Kind_co = TypeVar("_Kind_co", bound=BicycleError, covariant=True)
 
 @dataclass(frozen=True)
 class ErrorRow(Generic[_Kind_co]):
-    """A row of the catalogue of errors; a call with facts returns an error.
+    """A row of the catalog of errors; a call with facts returns an error.
 
     Example:
         >>> FULL = BicycleError.row(
@@ -219,7 +219,7 @@ class GraphFormatError(BicycleError):
 
 
 class SecretError(BicycleError):
-    """A secret is missing where its reference points. Errors never contain secrets."""
+    """A referenced secret is missing. Errors never contain secrets."""
 
     code = "BIC-1009"
     message = "secret not found: {kind} {location!r} {problem}"
@@ -305,7 +305,7 @@ class MergeMissingError(BicycleError):
 
 
 class ConfigError(BicycleError):
-    """Settings contradict each other or are not supported here."""
+    """Settings contradict each other or are not supported."""
 
     code = "BIC-1100"
     message = "configuration rejected: {problem}"

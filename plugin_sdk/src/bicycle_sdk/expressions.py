@@ -206,7 +206,7 @@ def lit(value: Any) -> Expression:
 
 
 def named(columns: Mapping[str, Any]) -> Expression:
-    """Return a dict of the record's, with a value under each name."""
+    """Return a dict with a value of the record under each name."""
     return Expression("record", tuple(columns), *map(lit, columns.values()))
 
 

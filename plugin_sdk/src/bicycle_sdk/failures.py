@@ -1,4 +1,4 @@
-"""Policies for records whose function raised: the values that ``on_error`` takes.
+"""Policies for records on which a function raised: the values of ``on_error``.
 
 Example:
     >>> error_policy(retry(3, backoff=timedelta(seconds=1)).then(dead_letter())).retries
@@ -33,7 +33,7 @@ BACKOFF_MS_MAX = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Call the function again, ``retries`` times at most.
+    """The policy that calls the function again, at most ``retries`` times.
 
     ``backoff_ms`` is the first pause; each is twice as long as the pause before, up to a minute.
     """

@@ -70,7 +70,7 @@ class Format:
 
 
 def as_format(given: str | Format, *, call: str) -> Format:
-    """Return a format that was given as such, or by its name.
+    """Return a format, given as a format or by its name.
 
     Args:
         given: The format.

@@ -240,7 +240,7 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
 
         Called on a worker, at most ``capacity`` calls at once per subtask. A call that raises is
         repeated when the operator has a ``retry``; a call that takes longer than the time limit is
-        cancelled and ``timeout`` decides. The limit covers all attempts together.
+        canceled and ``timeout`` decides. The limit covers all attempts together.
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
@@ -273,7 +273,7 @@ class AsyncIOBatchFunction(_Closable, ABC, Generic[In, Out]):
         subtask. A call that raises is repeated if the operator has a ``retry``. If it still fails,
         the records are divided into halves and called again, until each failing record is found;
         ``on_error`` handles these records. A call that takes longer than the time limit is
-        cancelled and ``timeout`` decides. The limit covers all attempts together.
+        canceled and ``timeout`` decides. The limit covers all attempts together.
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
@@ -315,7 +315,7 @@ class FilterFunction(FunctionObject, ABC, Generic[In]):
 
 
 class KeySelector(FunctionObject, ABC, Generic[In, K]):
-    """Names the key of a record; accepted wherever ``key_by`` takes a callable."""
+    """Returns the key of a record; accepted wherever ``key_by`` takes a callable."""
 
     @abstractmethod
     def get_key(self, value: In) -> K | Awaitable[K]:
@@ -327,7 +327,7 @@ class KeySelector(FunctionObject, ABC, Generic[In, K]):
 
 
 class ReduceFunction(FunctionObject, ABC, Generic[Value]):
-    """A function that joins two values into one of the same type, for ``reduce``."""
+    """A function that combines two values into one of the same type, for ``reduce``."""
 
     @abstractmethod
     def reduce(self, a: Value, b: Value) -> Value | Awaitable[Value]:

@@ -1,4 +1,4 @@
-"""Look-ups of records in tables of a database, many in one question, with a cache."""
+"""Look-ups of records in database tables, many per query, with a cache."""
 
 from __future__ import annotations
 

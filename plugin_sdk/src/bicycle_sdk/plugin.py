@@ -1,4 +1,4 @@
-"""Plugins: the mark, the entry-point group, and the graph of a marked function.
+"""Plugins: the decorator, the entry-point group, and the graph of a plugin.
 
 ``bicycle_plugin`` marks and does not wrap: the function is unchanged and can be called in a test.
 ``build`` is called by the runtime in a process of its own; here it imports, installs and submits
@@ -38,7 +38,7 @@ _MARK = "__bicycle_plugin__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """The facts in the mark of a plugin."""
+    """The name, version and other facts that the decorator records."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltJob:
-    """A job that is ready to be sent: its graph, and live objects by payload id."""
+    """A built job: its graph, and its Python objects by payload id."""
 
     graph: JobGraph
     payloads: Mapping[str, Any]
@@ -68,7 +68,7 @@ def bicycle_plugin(
     version: str = "",
     description: str | None = None,
 ) -> Any:
-    """Mark a job function, or a function class, as a plugin.
+    """Declare a job function, or a function class, as a plugin.
 
     Args:
         target: The object to mark: ``def job(env)``, ``def job(env, params)``, or a function class.
@@ -105,7 +105,7 @@ def bicycle_plugin(
 
 
 def plugin_info(target: object) -> PluginInfo | None:
-    """Return the mark of an object itself, or None, also for subclasses."""
+    """Return the plugin facts of an object itself, or None, also for subclasses."""
     found = getattr(target, "__dict__", {}).get(_MARK)
     return found if isinstance(found, PluginInfo) else None
 
@@ -130,7 +130,7 @@ def build(
     parallelism: int | None = None,
     job_name: str | None = None,
 ) -> BuiltJob:
-    """Run a job function, and return its checked graph with the objects beside it.
+    """Run a job function; return its validated graph and Python objects.
 
     Args:
         plugin_function: A function marked with ``@bicycle_plugin``.

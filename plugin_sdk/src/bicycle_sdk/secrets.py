@@ -20,7 +20,7 @@ __all__ = ["Secret"]
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A reference to a secret; made by ``Secret.env`` or ``Secret.file``.
+    """A reference to a secret, created by ``Secret.env`` or ``Secret.file``.
 
     It is a type of plugin parameters, too: given as ``env:NAME``, ``file:PATH`` or ``prompt:``,
     never as the secret itself. Connectors take it as it is; functions ask it in ``open``.

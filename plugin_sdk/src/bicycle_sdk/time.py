@@ -161,7 +161,7 @@ class WatermarkStrategy(Generic[T]):
 
 
 def as_ms(time: object) -> int:
-    """Return an event time in ms since 1970.
+    """Return an event time as ms since 1970.
 
     Args:
         time: ms as int or float, or a datetime with time zone.

@@ -152,7 +152,7 @@ def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Fo
         call: The call that takes them, for errors.
 
     Raises:
-        StreamDefinitionError: the format needs a schema or has none, or it cannot be read.
+        StreamDefinitionError: a schema is missing, not supported by the format, or not readable.
     """
     if schema is None:
         return as_format(name or "", call=call)

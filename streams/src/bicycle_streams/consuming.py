@@ -1,7 +1,7 @@
 """Consumers of messages: positions, batches and acknowledgments, for all backends.
 
 A backend subclasses ``Consumer`` and fills in the methods whose names begin with an underscore. A
-cancelled call loses nothing: the message is given to the next call.
+canceled call loses nothing: the message is given to the next call.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Consumer(AsyncMessages):
     async def _fetch(self, count_max: int) -> list[Message]:
         """Wait for a message, and return up to ``count_max`` available messages.
 
-        Called by one task at a time. A call that is cancelled must have taken nothing.
+        Called by one task at a time. A call that is canceled must have taken nothing.
 
         Raises:
             StreamEndedError: there is no further message.

@@ -6,7 +6,7 @@ begin with an underscore; the rules stand here and in ``producing`` and ``consum
 - ``At(n)`` is inclusive: message n comes next. ``seek(t)`` goes to the earliest message whose time
   is t or later. Where there is none, ``SeekError`` is raised and the position stays.
 - A send does not block. Its receipt may be awaited, or dropped.
-- A cancelled call loses nothing: the message is given to the next call.
+- A canceled call loses nothing: the message is given to the next call.
 
 Queues are bounded by ``StreamerOptions``. Nothing here opens a file or a connection.
 """

@@ -34,7 +34,7 @@ class MergedConsumers(AsyncMessages):
         self._heads: list[tuple[int, int, Message]] = []
 
     async def next(self) -> Message:
-        """Wait for the next message and return it; a cancelled call loses nothing.
+        """Wait for the next message and return it; a canceled call loses nothing.
 
         Raises:
             StreamEndedError: all streams have ended.

@@ -34,7 +34,7 @@ class SharedReader:
     """The reader of a group, and its members.
 
     Args:
-        fetch: Waits for messages and returns up to so many; a cancelled call takes none.
+        fetch: Waits for messages and returns up to so many; a canceled call takes none.
         name: The group, for messages of errors.
         address: What is read, for messages of errors.
         queue_max: How many messages may wait for one member.

@@ -31,7 +31,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ConnectedStreams(Generic[T, V]):
-    """Two streams of different records that share one function; ``connect`` makes it.
+    """Two streams of different record types that share one function, by ``connect``.
 
     Example:
         >>> from bicycle_sdk import CoMapFunction, StreamEnvironment

@@ -69,7 +69,7 @@ class Connecting(Transforms[T]):
 
         Args:
             key: Returns the lookup key of a row.
-            lookup: Returns the data of a key, or None if there is none: an async function, or an
+            lookup: Returns the data of a key, or None without data: an async function, or an
                 object with ``__call__``, ``open`` and ``close``.
             function: Makes a result of a row and the data.
             how: ``left`` also emits rows without data, with None; ``inner`` drops them.

@@ -53,7 +53,7 @@ class SplitStream(Generic[T]):
 
 
 class DataStream(Connecting[T]):
-    """Records of type ``T`` on their way.
+    """A stream of records of type ``T``; each call adds an operator to the graph.
 
     Example:
         >>> from bicycle_sdk import StreamEnvironment
@@ -351,7 +351,7 @@ class DataStream(Connecting[T]):
 
 
 class IterativeStream(DataStream[T]):
-    """The head of a loop: a stream that takes records of a later one, an epoch later."""
+    """The head of a loop, which receives records of a later stream, one epoch later."""
 
     def feedback(self, stream: DataStream[T]) -> DataStream[T]:
         """Send the records of ``stream`` to the head of the loop, one epoch later."""

@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyedStream(KeyedJoins[K, T]):
-    """Records with a key: whatever follows sees all records of one key in one subtask."""
+    """A stream with a key: all records of one key go to the same subtask."""
 
     def process_fn(
         self, function: KeyedProcessFunction[K, T, R] | ProcessFunction[T, R]

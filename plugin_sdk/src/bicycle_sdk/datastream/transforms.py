@@ -219,15 +219,15 @@ class Transforms(Stream[T]):
         }
         return self._then(async_io_vertex(function, config=config, retry=retry))
 
-    # --- pace --------------------------------------------------------------------------------
+    # --- rate --------------------------------------------------------------------------------
 
     def rate_limit(self, per_second: float, *, burst: int = 100) -> DataStream[T]:
         """Limit the rate to ``per_second`` records a second; others wait, without loss.
 
-        An operator behind it in the same chain, such as a call to another system, gets records at
-        this pace; behind an exchange they arrive together. While records wait the task waits, and
-        epochs take fewer records. The subtasks share rate and burst evenly. A repeated epoch sends
-        its records again, at the same pace.
+        An operator after it in the same chain, such as a call to another system, receives records
+        at this rate; after an exchange, they arrive together. While records wait, the task waits,
+        and epochs take fewer records. The subtasks share rate and burst evenly. A repeated epoch
+        sends its records again, at the same rate.
 
         Args:
             per_second: The rate of all subtasks together, 0.001 to 1 000 000 000.

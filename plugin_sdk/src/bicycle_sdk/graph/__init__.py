@@ -1,4 +1,4 @@
-"""The job graph as frozen data, to and from the JSON of all Bicycle clients.
+"""The job graph as frozen data, with conversion to and from JSON.
 
 A graph consists of vertices (operators) and edges (partitioning of records). It holds no function:
 objects of the user are named by *payload roles* (``"function"``, ``"output_type"``, …); the live

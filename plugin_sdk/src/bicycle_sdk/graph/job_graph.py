@@ -26,7 +26,7 @@ __all__ = ["JobGraph", "graph_from_dict", "graph_to_dict"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGraph:
-    """A whole job: vertices in the order of the calls that made them, edges likewise."""
+    """A job: vertices and edges, each in the order of the calls that added them."""
 
     name: str
     vertices: tuple[Vertex, ...]

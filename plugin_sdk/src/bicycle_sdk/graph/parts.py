@@ -44,7 +44,7 @@ class RestartKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartStrategy:
-    """Restart a failed job at most ``max_attempts`` times.
+    """The rule for restarts of a failed job: at most ``max_attempts``, with delays.
 
     The first attempt comes at once. Later ones wait for ``delay_ms``, which doubles each time when
     the kind is exponential.
@@ -200,7 +200,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A path for records.
+    """A connection for records between two operators.
 
     ``output_tag`` selects a side output; records on a ``feedback`` edge are input of the next
     epoch.

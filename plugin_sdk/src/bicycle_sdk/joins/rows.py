@@ -451,7 +451,7 @@ def checked_how(call: str, how: str, *allowed: str) -> How:
 
 
 def checked_limit(call: str, max_buffered: int | None = None) -> int | None:
-    """Return how many rows of a key each side may keep.
+    """Return the maximum number of rows per key and side.
 
     Raises:
         StreamDefinitionError: it is no positive whole number.

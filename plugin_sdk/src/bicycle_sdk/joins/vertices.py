@@ -61,7 +61,7 @@ def common_output_type(function: Any) -> Any:
 
 
 def check_record_type(call: str, function: object, method: str, produced: Any) -> None:
-    """Refuse a function that takes other records than it gets.
+    """Refuse a function whose declared record type differs from its input.
 
     Raises:
         StreamDefinitionError: the two types clash.

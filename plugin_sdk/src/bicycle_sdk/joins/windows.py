@@ -20,7 +20,7 @@ _Rows = list[Any]
 
 
 class WindowJoin(RowJoin):
-    """A join of all pairs of rows of a key in a window, once it is closed.
+    """A join of all pairs of rows of a key in a window, after it closes.
 
     Each row is stored once, however many windows hold it. Results of tumbling and sliding windows
     carry the time ``end - 1``. A session ends one gap after its last row; a row at that very time

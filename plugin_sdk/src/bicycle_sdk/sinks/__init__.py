@@ -1,4 +1,4 @@
-"""Sinks of results, described by calls; nothing here opens anything.
+"""Sinks of results, described by calls. A call opens no file or connection.
 
 Each module declares the options of its sinks, once, and derives the calls from them. A descriptor
 has the given options only, since the connector knows the defaults.

@@ -22,8 +22,8 @@ class HttpServer:
 
     Args:
         url: ``https://…``, without a password.
-        ca_file: PEM file with the trusted certificates; None for those of the HTTP client.
-        cert_file: PEM file with the certificate of this client, if the server asks for one.
+        ca_file: PEM file with the trusted certificates; None for the default of the HTTP client.
+        cert_file: PEM file with the certificate of this client, if the server requires one.
         key_file: PEM file with its private key.
     """
 

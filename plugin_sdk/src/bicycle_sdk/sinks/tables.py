@@ -29,7 +29,7 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """The partitioning of rows into folders; ``by_field`` and ``by_date`` make it."""
+    """The partitioning of rows into folders, created by ``by_field`` or ``by_date``."""
 
     kind: Literal["field", "date"]
     field: str = ""

@@ -1,4 +1,4 @@
-"""Sources of records, described by calls; nothing here opens anything.
+"""Sources of records, described by calls. A call opens no file or connection.
 
 Each module declares the options of its sources, once, and derives the calls from them.
 """

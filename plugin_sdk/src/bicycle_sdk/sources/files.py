@@ -113,7 +113,7 @@ class ParquetFileSourceOptions(FileSourceOptions[Any], connector="parquet", call
 
 
 class FileSourceArguments(TypedDict, total=False):
-    """The keywords of ``FileSourceOptions``, which a type checker cannot derive."""
+    """The keywords of ``FileSourceOptions``, for type checkers."""
 
     follow: bool
     recursive: bool
@@ -124,7 +124,7 @@ class FileSourceArguments(TypedDict, total=False):
 
 
 class FileSourceCall(Protocol[T_co]):
-    """A function that makes a source of records of a type, by default dicts."""
+    """A function that returns a source of records of a type, by default dicts."""
 
     @overload
     def __call__(

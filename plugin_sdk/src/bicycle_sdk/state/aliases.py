@@ -21,7 +21,7 @@ __all__ = ["Aliases", "aliases_of"]
 
 
 class Aliases:
-    """The names that a field had before, the latest first.
+    """The former names of a field, the latest first.
 
     Example:
         >>> Aliases("temperature", "temp").names

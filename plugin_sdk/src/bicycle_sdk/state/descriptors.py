@@ -1,7 +1,7 @@
 """Descriptors of state, created before use: name, kind, types, time to live.
 
-A descriptor is plain data that holds nothing. Kept as a field of the function's class it also tells
-``bicycle plan`` about the state without running anything::
+A descriptor is plain data and contains no state. If it is a field of the function's class,
+``bicycle plan`` lists the state without running the function::
 
     class Seen(KeyedProcessFunction[str, str, str]):
         seen = ValueStateDescriptor("seen", bool, default=False, ttl=StateTtl(timedelta(hours=1)))
@@ -347,7 +347,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
-    """One accumulator per key; ``type`` is that of the accumulator, for storing it."""
+    """One accumulator per key; ``type`` is the type of the stored accumulator."""
 
     kind: ClassVar[StateKind] = "aggregating"
 

@@ -83,7 +83,7 @@ class ValueState(Generic[T]):
 
 
 class ReducingState(Generic[T]):
-    """One value per key, joined with each value that is added."""
+    """One value per key, combined with each added value."""
 
     __slots__ = ("_entries", "_reduce", "_scope")
 
@@ -112,7 +112,7 @@ class ReducingState(Generic[T]):
 
 
 class AggregatingState(Generic[In, Out]):
-    """One accumulator per key, made and read by an ``AggregateFunction``."""
+    """One accumulator per key, created and read by an ``AggregateFunction``."""
 
     __slots__ = ("_aggregate", "_entries", "_scope")
 
@@ -181,7 +181,7 @@ class ListState(Generic[T]):
 
 
 class ReadOnlyMapState(Generic[K, V]):
-    """A map that can be read but not changed, such as broadcast state beside records.
+    """A read-only map, such as broadcast state in ``process_element``.
 
     Map keys come in key order: text, bytes and whole numbers as Python sorts them, tuples part by
     part.

@@ -76,7 +76,7 @@ class AlignedWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindows:
-    """Windows that end when a key has been quiet for a gap.
+    """Windows that end when a key has had no record for a gap.
 
     A record at ``t`` opens ``[t, t + gap)``; windows of a key that overlap or touch are one. So a
     record exactly one gap after the last belongs to the same session.
@@ -132,7 +132,7 @@ def tumbling_windows(size: Duration, *, offset: Duration = 0) -> AlignedWindows:
 
 
 def sliding_windows(size: Duration, slide: Duration, *, offset: Duration = 0) -> AlignedWindows:
-    """Return windows of one length that begin every ``slide``."""
+    """Return windows of one length that start every ``slide``."""
     slide_ms = duration_ms("slide", slide)
     return AlignedWindows(
         size_ms=duration_ms("size", size),

@@ -19,7 +19,7 @@ class TimedValue(NamedTuple):
 
 
 class Evictor(ABC):
-    """Decides which records a firing window keeps. What is left out never comes back."""
+    """Selects the records that a firing window keeps; other records are removed."""
 
     def before(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
         """Return the records that the function sees.

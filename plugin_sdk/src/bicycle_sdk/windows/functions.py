@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 
 class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
-    """A fold of records into an accumulator, with separate input and result types.
+    """An aggregation of records in an accumulator, with its own result type.
 
     ``merge`` must be associative: accumulators of parts of the records must result in the
     accumulator of all records, however they are grouped. With it, records are aggregated before the

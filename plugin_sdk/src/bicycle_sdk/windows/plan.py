@@ -21,7 +21,7 @@ __all__ = ["WindowPlan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """A window with all that was set.
+    """A window with all of its settings.
 
     Either ``aggregates`` or ``process`` (a ``WindowFunction`` or a callable) is the computation;
     with ``is_tuple`` the value of a result is a tuple, one item per aggregate. ``is_associative``

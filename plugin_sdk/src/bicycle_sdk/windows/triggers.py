@@ -1,4 +1,4 @@
-"""Triggers of windows. Without one, a window fires when none of its records is expected.
+"""Triggers of windows. Without a trigger, a window fires when no record of it is expected.
 
 A trigger is called at each record and at each timer that it registered, and returns a
 ``TriggerResult``. It keeps its state in the context, per key and window: a trigger object itself is
@@ -287,7 +287,7 @@ class CountTrigger(Trigger):
 
 
 class ProcessingTimeTrigger(Trigger):
-    """Fires once per ``interval`` of processing time while records come.
+    """Fires once per ``interval`` of processing time while records arrive.
 
     The clock runs from the first record after a firing.
     """

@@ -2,7 +2,7 @@
 
 User code may raise anything: ``sys.exit()`` raises ``SystemExit``, and a library may define a
 ``BaseException``. Each place that calls user code catches ``BaseException`` and passes it to
-``users_error``, which raises it again if the process must end or a call was cancelled from outside.
+``users_error``, which raises it again if the process must end or a call was canceled from outside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ProcessEnding(BaseException):
 
 
 class CallsInFlight:
-    """The flag that all calls of this process were cancelled because it ends."""
+    """The flag that all calls of this process were canceled because it ends."""
 
     are_cancelled = False
 
@@ -55,7 +55,7 @@ def users_error(error: BaseException) -> BaseException:
 
     Raises:
         BaseException: the same exception, if it came from outside: the process ends, Ctrl-C was
-            pressed, a generator was closed, or the call was cancelled.
+            pressed, a generator was closed, or the call was canceled.
     """
     if isinstance(error, Exception):
         return error
@@ -69,12 +69,12 @@ def users_error(error: BaseException) -> BaseException:
 
 
 def _is_cancelled_from_outside() -> bool:
-    """Return whether the process ends, or a time limit has cancelled the running task."""
+    """Return whether the process ends, or a time limit has canceled the running task."""
     if CALLS.are_cancelled:
         return True
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # No event loop runs: nothing can have been cancelled.
+    except RuntimeError:  # No event loop runs: nothing can have been canceled.
         return False
     return task is not None and task.cancelling() > 0
 

@@ -1,6 +1,6 @@
 """The command ``bicycle``: reads words, calls ``jobs``, shows the answer.
 
-Commands are loaded when they are used, and each loads what it needs when it runs, so that a command
+A command is imported when it is used, and imports further modules when it runs, so that a command
 that only reads metadata starts fast.
 """
 

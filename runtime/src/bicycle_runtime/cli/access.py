@@ -1,8 +1,8 @@
 """Access of commands to jobs: through a service if there is one, else by files.
 
-``reached_jobs`` decides, the same for all commands: ``--service`` wins over ``BICYCLE_SERVICE``,
-and that over the service of this home. The latter is asked only where it lets the command in:
-nobody is locked out of files that are his own. Both ways answer the same objects.
+``reached_jobs`` decides for all commands: ``--service`` has precedence over ``BICYCLE_SERVICE``,
+which has precedence over the service of this home. A command uses the service of this home only if
+that service accepts it; otherwise it reads the files of the home. Both return the same objects.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def reached_jobs() -> JobAccess:
     """Return the jobs of the command: of a service, or of the files of the home.
 
     Raises:
-        SERVICE_URL_UNUSABLE: what is named is no URL.
+        SERVICE_URL_UNUSABLE: the address is not a URL.
         TOKEN_EXPOSED: the token would travel without TLS.
         TOKEN_UNREADABLE: the file with the token cannot be read.
     """
@@ -269,7 +269,7 @@ def reached_service() -> Remote:
     """Return the service of the command, for operations that need a service.
 
     Raises:
-        SERVICE_GONE: none is named, and none runs for this home.
+        SERVICE_GONE: the call names no service, and no service runs for this home.
         BicycleError: see ``reached_jobs``.
     """
     remote = _named_service() or _service_of_home(is_needed=True)

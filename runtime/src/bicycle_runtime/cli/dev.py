@@ -2,7 +2,7 @@
 
 ``dev kafka`` is a broker of this machine.
 
-``dev cluster`` stands in ``dev_cluster``.
+The module ``dev_cluster`` has ``dev cluster``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The commands list, status and info.
 
-The jobs of this machine that run, or did. With ``--service`` they are those of another machine.
+They apply to running and ended jobs of this machine, or with ``--service`` of another machine.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
     """Return the parts of a job's status line: its name, its state, and figures.
 
     Args:
-        status: As it was last told.
-        now_ms: The time, for what goes on since; None leaves that out.
+        status: The last status that the driver reported.
+        now_ms: The current time, for durations; None omits them.
     """
     parts = [status.job, status.state.value.lower()]
     if now_ms is not None and status.started_ms:
@@ -88,11 +88,11 @@ def _with_time(text: str, since_ms: int, now_ms: int | None) -> str:
 class LiveStatus:
     """The status of a run; used in a ``with`` block.
 
-    What code of this process prints meanwhile comes above it, too.
+    Other output of this process is printed above it.
 
     Args:
         stream: The terminal.
-        clock: Tells how long something has been going on.
+        clock: The clock for durations.
     """
 
     def __init__(self, stream: IO[str], clock: Clock) -> None:

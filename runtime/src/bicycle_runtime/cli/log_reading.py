@@ -23,10 +23,10 @@ def local_pieces(
     """Yield the last lines of a log, and new text until the job has ended.
 
     Args:
-        home: Where jobs are kept.
+        home: The home with the jobs.
         job: The job's id.
-        line_count: How many lines of the end; None for all.
-        follow: Go on until the job has ended.
+        line_count: Number of lines from the end; None for all.
+        follow: Continue until the job has ended.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.

@@ -180,7 +180,7 @@ def set_option(command: F) -> F:
 def _take_params(
     context: click.Context, _option: click.Parameter, values: Sequence[str]
 ) -> dict[str, str]:
-    if context.resilient_parsing:  # A shell completes, and nobody is to be asked.
+    if context.resilient_parsing:  # A shell completes: no prompt.
         return {}
     return _ask_for_values({**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")})
 
@@ -188,7 +188,7 @@ def _take_params(
 def _ask_for_values(params: dict[str, str]) -> dict[str, str]:
     """Prompt for parameters given as ``prompt:``; return references to their values.
 
-    They stay in the environment of this process and of those that it starts; nothing stores them.
+    They stay in the environment of this process and its child processes, and are not stored.
     """
     if not params:
         return params
@@ -207,7 +207,7 @@ def _params_in(path: Path | None) -> dict[str, str]:
     """Return the parameters in a file as texts.
 
     Raises:
-        click.BadParameter: it cannot be read, is no TOML, or holds what no text can give.
+        click.BadParameter: it cannot be read, is not TOML, or has a value without a text form.
     """
     if path is None:
         return {}

@@ -153,7 +153,7 @@ def report_lines(report: JobReport) -> list[str]:
 
 
 def _column_lines(report: JobReport) -> list[str]:
-    # Where nothing works on columns, nobody asks why this or that does not.
+    # If no operator works on columns, the reasons of each are of no interest.
     is_on_columns = any(item.because is None for item in report.columns)
     told = [f"  {item.text}" for item in report.columns if is_on_columns or item.tells]
     return ["works on:", *told] if told else []

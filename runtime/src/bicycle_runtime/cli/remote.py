@@ -30,7 +30,7 @@ from bicycle_sdk.quantities import duration_text
 _TIMEOUT_S = 90.0
 _WAIT_S = 30
 _FIRST_PROGRESS_S, _PROGRESS_S = 2.0, 3.0
-_FIRST_WAIT_S = 1  # Who waits for slots learns soon that he does.
+_FIRST_WAIT_S = 1  # A caller whose job waits for slots is informed soon.
 _OK_MAX = 299
 _JSON = "application/json"
 _LOOPBACK_NAMES = ("localhost",)
@@ -62,10 +62,10 @@ class Remote:
     """A service at an address.
 
     Attributes:
-        url: Where it is, as ``bicycle up`` prints it.
-        token: Says who asks; None where nobody has to say it.
-        ca: File with the certificates that vouch for the service, PEM; None for those of the
-            machine.
+        url: Its address, as ``bicycle up`` prints it.
+        token: The token of the caller; None if the service requires no token.
+        ca: PEM file with the CA certificates that verify the service; None for the certificates
+            of the machine.
     """
 
     url: str
@@ -89,7 +89,7 @@ class Remote:
         """Return the resource at a path of the API; None parameters are omitted.
 
         Raises:
-            SERVICE_UNREACHABLE: there is no answer, or none of a service of Bicycle.
+            SERVICE_UNREACHABLE: there is no response, or not from a service of Bicycle.
             BicycleError: the service refuses.
         """
         return self._ask("GET", _with_query(path, query))

@@ -93,7 +93,7 @@ def serve_command(
     if missing:
         errors = importlib.import_module(f"{_PACKAGE}.errors")
         raise errors.SUBSCRIBER_EXTRA_MISSING(missing_text=", ".join(missing))
-    # The rooms above this one are started by name, and only when they are asked for.
+    # The rooms above this one are imported by name, and only when they are used.
     server = importlib.import_module(f"{_PACKAGE}.server")
     what = server.subscribing_of(
         urls, words, limits=limits, webhooks_path=webhooks_path, origins=origins, doors=doors

@@ -213,7 +213,7 @@ def up_command(
     served = service_home(folder)
     doors["grpc_port"] = _grpc_port(port, grpc_port, is_wanted=not no_grpc)
     if not detach:
-        # The rooms above this one are started by name, and only when they are asked for.
+        # The rooms above this one are imported by name, and only when they are used.
         process = importlib.import_module(_MODULE)
         process.configure(sys.stderr)
         process.run_service(served, host=host, port=port, doors=process.Doors(**doors))
@@ -286,7 +286,7 @@ def _start(served: Home, host: str, port: int, doors: dict[str, Any]) -> dict[st
     while True:
         address = read_address(served)
         if address is not None and address["pid"] == process.pid:
-            process.returncode = 0  # It is nobody's child from now on.
+            process.returncode = 0  # This process no longer waits for it.
             return address
         if process.poll() is not None:
             raise _why(log_path, process.returncode)

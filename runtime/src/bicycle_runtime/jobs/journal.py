@@ -1,8 +1,8 @@
 """The journal of a job: a line for each epoch that was sealed, beside its status.
 
-The status is the present, the journal the past, so that a reader who looks once a second misses no
-epoch. The driver appends, in single writes; others continue reading at their last position. Results
-do not depend on it: it may be lost, and a disk that takes no line ends no job.
+The status has the current values, and the journal has all epochs, so that a reader that polls once
+per second misses no epoch. The driver appends, in single writes; readers continue at their last
+position. Results do not depend on the journal: it may be lost, and a failed write ends no job.
 """
 
 from __future__ import annotations

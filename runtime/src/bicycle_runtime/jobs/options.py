@@ -21,7 +21,7 @@ PROMPTED = "BICYCLE_SECRET_"  # Prefix of variables that hold prompted values.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """The job to run, its place, and the conditions of its end."""
+    """The job to run, its checkpoints, and its behavior at failures."""
 
     plugin: str = option(
         doc=(

@@ -1,7 +1,7 @@
 """The graph of a pipeline, made by the calls of the SDK that a plugin would make.
 
-Each node is one call, or a few: then the one that has state gets the id of the node, and the others
-a derived id.
+Each node becomes one or several calls of the SDK. Of several vertices, the vertex with state gets
+the id of the node, and the others get derived ids.
 """
 
 from __future__ import annotations
@@ -244,9 +244,9 @@ class _Building:
         return fields.pop() if fields else None
 
     def _reads_time(self, source: Node) -> bool:
-        """Return whether a source takes event times from its records itself.
+        """Return whether a source reads event times from its records itself.
 
-        Those that go nowhere but to the operator of time need not: so it is told on columns.
+        If its records go only to the operator of time, that operator reads them, on columns.
         """
         if not source.spec.reads_time:
             return False

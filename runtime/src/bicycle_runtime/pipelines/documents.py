@@ -277,7 +277,8 @@ class _YamlReading:
     def _pairs(self, node: Any, depth: int) -> Iterator[tuple[Any, Any, bool]]:
         """Yield the keys and values of a mapping, then keys and values merged by ``<<``.
 
-        The first of equal keys counts: the mapping's own, then those of the first merged mapping.
+        Of equal keys, the first has precedence: the mapping's own key, then the key of the first
+        merged mapping.
         """
         merges = [(key, value) for key, value in node.value if _is_merge(key)]
         yield from ((key, value, False) for key, value in node.value if not _is_merge(key))

@@ -52,8 +52,8 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         """Return the format of values with its options; None for that of the connector.
 
         Raises:
-            StreamDefinitionError: the format needs a schema or has none, or the schema cannot be
-                read.
+            StreamDefinitionError: a schema is missing, is not supported by the format, or cannot
+                be read.
         """
         name, schema = self.value_of("value_format"), self.value_of("schema")
         options = self.value_of("value_format_options")

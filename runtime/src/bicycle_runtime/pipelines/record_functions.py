@@ -34,7 +34,7 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-# What a value of a type is as it stands; of json anything is.
+# The Python types of a declared type whose values need no conversion; json accepts any type.
 _KINDS: Mapping[str, frozenset[type]] = {
     "string": frozenset({str}),
     "int": frozenset({int}),
@@ -420,7 +420,7 @@ def _read_typed(name: str, word: FieldType, *, empty: str | None) -> Expression:
         return value
     taken = kinds or frozenset()
     if empty is not None:
-        taken -= {str}  # A time is a text, too, but none is empty.
+        taken -= {str}  # A time is text, too, but never empty.
     if is_open:
         taken |= {type(None)}
     return Expression("converted", taken, _AsType(word, empty=empty), value)

@@ -69,7 +69,7 @@ class FileFeed:
         return {stream: last.sequence for stream, last in last_of_streams(self._view).items()}
 
     async def fetch(self, count_max: int) -> list[Message]:
-        """Wait for messages, and return up to so many; a cancelled call loses no message."""
+        """Wait for messages, and return up to so many; a canceled call loses no message."""
         while not (messages := self._take(count_max)):
             reader = self._reader
             if reader.has_ended:

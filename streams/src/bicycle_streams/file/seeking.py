@@ -1,7 +1,7 @@
 """Positions in a file of streams: its end, the end of each stream, seek targets.
 
 Beacons say how far each stream had come, so that a place is found by halving: a beacon is to the
-left of it, to the right, or says nothing about the stream (*undecided*; its neighbours are asked).
+left of it, to the right, or says nothing about the stream (*undecided*; its neighbors are asked).
 What lies between two beacons is read message by message, without payloads.
 """
 

@@ -126,7 +126,7 @@ class TransactionalSender(KafkaSender):
     async def _abort(self, consumer: Consumer | None) -> None:
         self._shut = self._shut or self._outside()
         if self._running is not None:
-            await asyncio.wait([self._running])  # What was cancelled goes on on its thread.
+            await asyncio.wait([self._running])  # What was canceled goes on on its thread.
         if not self._is_within:
             return
         if self._tasks:

@@ -1,6 +1,6 @@
 """The consumer of the Redis backend: alone, resumable, or one of a group.
 
-One task at a time asks the server, and goes on when the call that waits for it is cancelled: what
+One task at a time asks the server, and goes on when the call that waits for it is canceled: what
 the server gave is never lost on the way.
 
 A group lies on the server: who resumes reads without it, and moves its position with each commit.

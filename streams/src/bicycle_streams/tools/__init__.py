@@ -1,4 +1,4 @@
 """The tools of commands for streams of any backend, through the contract alone.
 
-Each function runs until its input ends or it is cancelled. None prints: messages go to a function.
+Each function runs until its input ends or it is canceled. None prints: messages go to a function.
 """

@@ -27,7 +27,7 @@ Words = Mapping[str, object]
 
 @dataclass(slots=True)
 class Tally:
-    """The number of sent messages, available also when a tool is cancelled."""
+    """The number of sent messages, available also when a tool is canceled."""
 
     sent: int = 0
 

@@ -30,7 +30,7 @@ _LOOK_S = 0.02
 
 
 async def flux(path: Path, url: StreamUrl, words: Words) -> None:
-    """Send each line that is written to a named pipe, until this is cancelled."""
+    """Send each line that is written to a named pipe, until this is canceled."""
     async with streamer_to_write(url, words) as streamer:
         producer = await streamer.create_producer(url.stream_key)
         with _named_pipe(path) as descriptor:

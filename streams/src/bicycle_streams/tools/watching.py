@@ -77,7 +77,7 @@ class Watch:
             await self._describe(streamer)
 
     async def run(self) -> None:
-        """Watch until this is cancelled; when the backend is lost all begins again."""
+        """Watch until this is canceled; when the backend is lost all begins again."""
         while True:
             try:
                 async with connect(self.url, self._words) as streamer:

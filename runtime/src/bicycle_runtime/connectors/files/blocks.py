@@ -4,7 +4,7 @@ A plain file is sought; a compressed one is read from its start and skipped, unl
 holds it open at the right place. However well a file is compressed, no more is decompressed at a
 time than a block. Damage inside a compressed file becomes a typed error.
 
-A line belongs to the slice with its first byte, so neighbours neither share nor lose one. Only
+A line belongs to the slice with its first byte, so neighbors neither share nor lose one. Only
 ``\\n`` ends a line. The memory held is one block and the longest line, which is bounded.
 """
 

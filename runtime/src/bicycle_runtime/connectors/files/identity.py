@@ -1,4 +1,4 @@
-"""File identity: recognising a file after it was renamed, replaced, cut or copied.
+"""File identity: recognizing a file after it was renamed, replaced, cut or copied.
 
 A path is a name that rotation gives to other files, and an inode is a number that a file system
 gives to the next file once the old one is removed. So a file is identified by its inode, by the

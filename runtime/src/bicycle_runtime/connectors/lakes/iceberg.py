@@ -82,7 +82,7 @@ class IcebergSink(LakeSink):
         """Return the way to a table.
 
         Raises:
-            CONNECTOR_OPTION_WRONG: its name, or the address of its catalogue, is invalid.
+            CONNECTOR_OPTION_WRONG: its name, or the address of its catalog, is invalid.
         """
         return _IcebergTable(options, _address(options, self._spec))
 
@@ -140,7 +140,7 @@ class _IcebergTable(LakeTable):
         return isinstance(error, expected) or _passed_library(error)
 
     def break_off(self) -> None:
-        # An extra of its own, which only catalogues in PostgreSQL need.
+        # An extra of its own, which only catalogs in PostgreSQL need.
         import psycopg
 
         for connection in list(self._connections):

@@ -140,7 +140,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
 
         Raises:
             LAKE_REFUSED: the table does not take them.
-            LAKE_UNREACHABLE: storage or catalogue were away for too long, or are damaged.
+            LAKE_UNREACHABLE: storage or catalog were away for too long, or are damaged.
             LAKE_TABLE_REPLACED: it is gone, or lacks rows that were committed.
             PublishInterruptedError: the job had to end meanwhile.
         """

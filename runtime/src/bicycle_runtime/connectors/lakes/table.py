@@ -103,7 +103,7 @@ class LakeTable(ABC):
         """Return whether an error is any other one of the library or the layers below."""
 
     def break_off(self) -> None:  # noqa: B027 - most libraries limit their waits themselves.
-        """End a wait for an answer of a catalogue with an error."""
+        """End a wait for an answer of a catalog with an error."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
         """Release the resources."""

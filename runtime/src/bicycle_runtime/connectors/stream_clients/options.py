@@ -28,7 +28,7 @@ def codec_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls(TlsOptions):
-    """The files for TLS alone."""
+    """The files for TLS of a client."""
 
 
 def tls_options(options: TlsFiles) -> TlsOptions:

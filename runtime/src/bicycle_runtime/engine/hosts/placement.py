@@ -1,8 +1,8 @@
 """The host of each task with state: a pure function, sticky and even.
 
 State is on a host's disk and in its workers' memory, so a task should come back to its host. When
-hosts come or go, or the parallelism changes, as little moves as an even share allows. Neighbouring
-tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys stay there.
+hosts come or go, or the parallelism changes, as little moves as an even share allows. Neighboring
+tasks have neighboring key groups, so they begin on one host: wider or narrower, keys stay there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def assign_tasks(
             counts[host] -= 1
     for task, host in enumerate(assigned):
         if host is None:
-            # The host of the task before, if it has room: neighbours go together.
+            # The host of the task before, if it has room: neighbors go together.
             near = assigned[task - 1] if task else None
             if near is None or not counts[near]:
                 near = max(hosts, key=lambda name: (counts[name], -hosts.index(name)))

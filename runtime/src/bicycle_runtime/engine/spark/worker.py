@@ -191,7 +191,7 @@ def _forget_frozen() -> None:
 def _close_at_end() -> None:
     """Close user functions when Spark ends this process.
 
-    Calls in flight are cancelled before.
+    Calls in flight are canceled before.
 
     Spark ends it by SIGHUP, or by closing the connection, whichever is seen first. Before each task
     Spark's daemon looks ``main`` up and resets the signal; it ends the process without ``atexit``.

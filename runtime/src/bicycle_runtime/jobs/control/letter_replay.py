@@ -1,8 +1,8 @@
 """Replaying dead letters: requests to a running job, and their handling.
 
-A letter that was replayed is told by a line beside the letters, which is sealed and published with
-the epoch that did it. A replayed letter is refused, unless the same request asks again: then the
-driver that had it before died between the epoch and its answer.
+For each replayed letter, a line is written next to the letters, and is sealed and published with
+the epoch of the replay. A replayed letter is refused, unless the same request is repeated: then the
+driver that received it first died between the epoch and its response.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def ask_for_replay(
 ) -> LetterReplay:  # fmt: skip
     """Request a running job to replay letters to their operators, and wait.
 
-    Letters are replayed in groups of at most 200 letters or 4 MiB. Each group is one epoch: all of
-    its letters are replayed, or none.
+    Letters are replayed in groups of at most 200 letters or 4 MiB. Each group is one epoch: either
+    all of its letters are replayed, or no letter is.
 
     Args:
         home: The home of the job.
@@ -139,7 +139,7 @@ def ask_for_replay(
         DEAD_LETTER_UNKNOWN: it has no such letter.
         DEAD_LETTER_REPLAYED: one was replayed before.
         DEAD_LETTER_NOT_REPLAYABLE: one is no record of an operator that the job has.
-        LETTERS_NOT_REPLAYED: the epoch failed; the job goes on as before.
+        LETTERS_NOT_REPLAYED: the epoch failed; the job continues as before.
     """
     epochs: list[int] = []
     token = token or secrets.token_hex(8)
@@ -168,15 +168,15 @@ def replay_asked(
 ) -> dict[str, Any]:
     """Handle a request in the driver: replay all letters that it names, or no letter.
 
-    1. Publish what is sealed: it may say that a letter was replayed.
-    2. Leave out what this request has replayed before; refuse what another one has.
-    3. Find the letters, and what gets them.
+    1. Publish the sealed epoch: it may contain the line of a replayed letter.
+    2. Skip letters that this request has replayed; refuse letters that another request has.
+    3. Find the letters, and the operators that receive them.
     4. Run the epoch.
 
     Args:
         loop: The job's epoch loop, between two steps.
-        location: Where the job lives.
-        request: What the job was started with.
+        location: Location of the job.
+        request: The request that started the job.
         facts: The facts of the request.
 
     Raises:
@@ -191,9 +191,9 @@ def replay_asked(
         raise LETTER_REQUEST_UNREADABLE(reason=str(error)) from error
     if request.no_pickle:
         raise DEAD_LETTERS_NOT_LOADED(job=location.folder.id)
-    # 1. Publish what is sealed: it may say that a letter was replayed.
+    # 1. Publish the sealed epoch: it may contain the line of a replayed letter.
     loop.settle()
-    # 2. Leave out what this request has replayed before; refuse what another one has.
+    # 2. Skip letters that this request has replayed; refuse letters that another request has.
     folder = Path(location.dead_letters_dir)
     known = replayed_letters(folder)
     for letter in asked.letters:
@@ -203,7 +203,7 @@ def replay_asked(
             )
     epochs = {known[letter].epoch for letter in asked.letters if letter in known}
     left = [letter for letter in dict.fromkeys(asked.letters) if letter not in known]
-    # 3. Find the letters, and what gets them.
+    # 3. Find the letters, and the operators that receive them.
     plain = letter_lines(folder, left, job=location.folder.id)
     plan = loop.topology.setup.plan
     orders = [letter_order(plan, each, plain[each], request=asked.request) for each in left]

@@ -1,8 +1,8 @@
 """``bicycle rescale``: its request to a running job, and the stored parallelism.
 
-The parallelism that a rescale gave a job stays through the restarts of its run, and lie in
-``request.json``, so that a later start of the same request starts it so. Another
-``bicycle run`` or ``submit`` is another request and says its own.
+A job keeps the parallelism of a rescale across restarts of its run. ``request.json`` stores it, so
+a later start of the same request uses it, too. Another ``bicycle run`` or ``submit`` is a new
+request with its own parallelism.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def ask_for_rescale(
         REQUEST_TIMED_OUT: it runs and does not answer.
         WIDTH_OPERATOR_UNKNOWN: it has no such operator.
         WIDTH_REFUSED: an operator cannot have that parallelism.
-        RESCALE_FAILED: it could not take over its state so, and goes on as before.
+        RESCALE_FAILED: the first epoch at this parallelism failed; the job continues as before.
     """
     facts = {"parallelism": options.parallelism, "operators": options.operators or {}}
     answer = ask_job(home, job, RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms)

@@ -36,10 +36,10 @@ class ReplayRequest:
     """The epoch to replay, and the options.
 
     ``job`` and ``checkpoint_dir`` are its location; ``epoch`` is a sealed one, or one that failed,
-    which ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` replace the ones of the
-    job's start. ``key`` is a key in its written form; ``operator`` is the operator to show, and the
-    place where the debugger stops with ``is_debugged``. ``shown_count`` bounds the output for each
-    sink and state.
+    which ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` replace the values of the
+    job's start. ``key`` is a key as text; ``operator`` is the operator to show, and with
+    ``is_debugged`` the operator in which the debugger stops. ``shown_count`` bounds the output for
+    each sink and state.
     """
 
     job: str | None = None

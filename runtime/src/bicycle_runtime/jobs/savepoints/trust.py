@@ -1,6 +1,6 @@
 """Trust in the origin of a job: state may have pickles, which can run any code.
 
-A home signs its savepoints with a key of its own, or with the one of ``--savepoint-key``, which
+A home signs its savepoints with its own key, or with the key of ``--savepoint-key``, which
 several homes may share. A savepoint that is neither signed so nor in the checkpoint directory of a
 job of this home is *foreign*: a start from there needs explicit trust, or loads no pickles.
 """

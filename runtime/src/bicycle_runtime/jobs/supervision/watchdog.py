@@ -1,10 +1,9 @@
 """Ending an attempt that makes no progress, so that no job hangs in silence.
 
-The thread that drives a job reports its phase, and each bit of progress. When there was no progress
-for the time of the phase, the attempt is ended in steps, each harder than the one before: release
-the resources that it may wait for (Spark is killed), call the main thread back from its wait, end
-the process. The result is one error, which names the phase and its target; the restart strategy
-then decides.
+The thread that drives a job reports its phase and its progress. Without progress for the time limit
+of the phase, the watchdog ends the attempt in steps: it releases the resources that the thread may
+wait for (Spark is killed), then interrupts the main thread, then ends the process. The result is
+one error, which names the phase and its target; the restart strategy then decides.
 """
 
 from __future__ import annotations

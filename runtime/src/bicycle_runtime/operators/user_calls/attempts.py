@@ -1,4 +1,4 @@
-"""Attempts that leave no effects if they fail, are cancelled, or time out."""
+"""Attempts that leave no effects if they fail, are canceled, or time out."""
 
 from __future__ import annotations
 

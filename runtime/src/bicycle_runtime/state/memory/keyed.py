@@ -1,6 +1,6 @@
 """Keyed states of an operator in a subtask: value, list, map, reducing and others.
 
-Entries, which the space makes, hold entries as Python objects: all of them, or the ones used last.
+Tables hold entries as Python objects: all entries, or the most recently used entries.
 An entry is encoded when it is written, by its declared type, and only if it changed since the last
 commit. A state in a sealed file that the function has not yet requested stays encoded, and is kept
 even if the function never requests it.

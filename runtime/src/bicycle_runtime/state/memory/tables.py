@@ -152,7 +152,8 @@ _BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), Tracking(), None)
 class GroupState:
     """One key group of a rich function: its instance, its dicts and its named values.
 
-    ``begun`` names the dicts that were written; ``known`` those of which this process knows it.
+    ``begun`` names the dicts that were written; ``known`` are the dicts of ``begun`` that this
+    process has recorded.
     """
 
     instance: Any

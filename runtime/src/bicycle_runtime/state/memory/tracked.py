@@ -210,7 +210,7 @@ class ReadTrackedDict(TrackedDict):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        # Copying a dict reads it without its methods, unless its iterator is not the one of dict.
+        # dict() copies a subclass without calling its methods, unless it overrides the iterator.
         return super().__iter__()
 
     def copy(self) -> dict[Any, Any]:

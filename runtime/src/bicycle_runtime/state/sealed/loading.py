@@ -43,7 +43,7 @@ class LoadMeter:
         """Count from zero while inside.
 
         Args:
-            total: How many bytes are to be loaded when nothing is there.
+            total: Number of bytes to load if no file is local.
             tell: Called after each file.
         """
         self.ranges = {}

@@ -85,8 +85,8 @@ class Contents:
 class KeptContents(Contents):
     """A reader that caches files for later queries, since a file never changes.
 
-    At most 192 MiB of files and 8 open databases are kept; the ones used longest ago are dropped
-    first. The files must be in one storage. Not for several threads.
+    At most 192 MiB of files and 8 open databases are kept; the least recently used are dropped
+    first. The files must be in one storage. The object is not thread-safe.
     """
 
     def __init__(self) -> None:

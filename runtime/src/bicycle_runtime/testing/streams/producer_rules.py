@@ -179,7 +179,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_what_is_in_flight_is_counted_until_the_flush(self, case: StreamCase) -> None:
-        """Check the count of messages in flight over clones, and a cancelled flush."""
+        """Check the count of messages in flight over clones, and a canceled flush."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:

@@ -15,7 +15,7 @@ from bicycle_runtime.webui.live import PageMessage, live_answer, paced_answer
 from bicycle_runtime.webui.pages.job import missing_job
 from bicycle_runtime.webui.rendering import Site
 
-# Title, column of the samples, how it is written, colour.
+# Title, column of the samples, how it is written, color.
 _CHARTS = (
     ("Records per second", "records_per_second", "count", "--series-1"),
     ("Lag in records", "lag_records", "count", "--series-2"),

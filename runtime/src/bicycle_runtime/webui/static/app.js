@@ -1,4 +1,4 @@
-// What all pages share: keys, dialogs, colours, and how old the page is.
+// What all pages share: keys, dialogs, colors, and how old the page is.
 "use strict";
 (() => {
   const SILENT_MS = 12000;
@@ -6,7 +6,7 @@
   const one = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // Colours: auto, light, dark, in turn.
+  // Colors: auto, light, dark, in turn.
   const themeButton = one("#theme");
   const showTheme = () => {
     themeButton.textContent = document.documentElement.dataset.theme || "auto";

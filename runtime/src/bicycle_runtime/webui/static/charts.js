@@ -7,7 +7,7 @@
   const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
   let columns = null;
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const short = (value, steps, base) => {
     let step = 0;
     let rest = value;
@@ -35,16 +35,16 @@
     scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1) * 1.08] } },
     axes: [
       {
-        stroke: colour("--quiet"),
-        grid: { stroke: colour("--line"), width: 1 },
+        stroke: color("--quiet"),
+        grid: { stroke: color("--line"), width: 1 },
         ticks: { show: false },
         space: 80,
         size: 32,
         values: (_, values) => values.map(moment),
       },
       {
-        stroke: colour("--quiet"),
-        grid: { stroke: colour("--line"), width: 1 },
+        stroke: color("--quiet"),
+        grid: { stroke: color("--line"), width: 1 },
         ticks: { show: false },
         size: 74,
         values: (_, values) => values.map(formats[box.dataset.format]),
@@ -54,8 +54,8 @@
     series: [
       {},
       {
-        stroke: colour(box.dataset.colour),
-        fill: colour(`${box.dataset.colour}-fill`),
+        stroke: color(box.dataset.color),
+        fill: color(`${box.dataset.color}-fill`),
         width: 1.6,
         points: { show: false },
         spanGaps: false,
