@@ -1,6 +1,6 @@
 """The service: all jobs at once, their history, and requested operations.
 
-A job's life is written by its own processes (``jobs``). This room reads their files, keeps the
-history in SQLite, and meets what is asked through the same calls as the commands use. It never
-imports a plugin, and a job neither needs it nor notices when it ends.
+The processes of a job write its status files (``jobs``). This room reads these files, stores the
+history in SQLite, and performs operations by the same calls as the commands. It never imports a
+plugin. A job does not need the service, and is not affected when the service ends.
 """

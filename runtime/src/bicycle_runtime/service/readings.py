@@ -47,11 +47,11 @@ class Readings:
     """Reads about one job at a time.
 
     Args:
-        home: Where jobs are kept.
-        fleet: Knows the status of each.
-        history: Knows what failed before.
-        secrets: What of a job is never shown.
-        clock: What ages are counted from.
+        home: The home with the jobs.
+        fleet: The snapshot with the status of each job.
+        history: The history with earlier failures.
+        secrets: The values of jobs that are never shown.
+        clock: The clock for ages.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Readings:
     def exceptions(self, job: str) -> list[dict[str, Any]]:
         """Return the failures of a job, newest first, each kind once with its count.
 
-        Failures of records that a job went on after are among them, with ``is_record`` true and
+        They include failures of records after which the job continued, with ``is_record`` true and
         the times at which their epochs were sealed.
         """
         status = self.status(job)
@@ -235,8 +235,8 @@ class Readings:
             limit: How many lines at most.
 
         Returns:
-            ``lines``, the bytes ``start`` and ``next`` between which they lie, and the ``size``.
-            A line that is not finished yet is left for the next time, until the job has ended.
+            ``lines``, the positions ``start`` and ``next`` of their bytes, and the ``size``. An
+            incomplete line is omitted until it is complete or the job has ended.
         """
         folder = self._home.find(job)
         is_over = self.status(job).state.is_final
@@ -365,7 +365,7 @@ def _exception(
 
 def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) -> None:
     """Add a failure to the entry of its kind, which shows the newest one."""
-    # A restart notes the first line of what the last failure tells whole.
+    # A restart records the first line of an error that the last failure has completely.
     key = (entry["code"], entry["message"].split("\n", 1)[0])
     former = found.get(key)
     if former is not None:

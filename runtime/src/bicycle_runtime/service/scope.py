@@ -1,7 +1,7 @@
 """The service in the scope of a caller: jobs of visible owners, and their data.
 
-Doors ask a scope, never the service itself, for whatever is about more than one job; and they let
-it check the job that a request names before anything is read about that.
+Doors use a scope, never the service itself, for all data about more than one job. The scope also
+checks the job that a request names, before data of that job is read.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Scope:
     """The jobs and artifacts that one identity may see.
 
     Args:
-        service: The whole of it.
-        identity: Who asks.
-        address: From where, for the audit log.
-        connection: Counts the streams of who asks; None where nothing is streamed.
+        service: The service.
+        identity: The caller.
+        address: Address of the caller, for the audit log.
+        connection: Counts the streams of the caller; None for requests without a stream.
 
     Attributes:
-        service: For what is read about one job that was checked, and what is no secret.
-        identity: Who asks.
+        service: The service, for data of one checked job and for data without secrets.
+        identity: The caller.
     """
 
     def __init__(
@@ -192,10 +192,10 @@ class Scope:
         """
         if job is not None:
             await self.require(job)
-        if kind != "install":  # What was just received is theirs.
+        if kind != "install":  # A plugin that was just received belongs to the caller.
             facts = await self.service.slow(resolve_facts, facts)
             await self.service.slow(self._require_named, facts)
-        # A pipeline is checked apart: nobody who reads waits for it.
+        # A pipeline is checked in a separate thread, so that reads do not wait for it.
         run = self.service.check if facts.get("pipeline") else self.service.slow
         return await run(
             self.service.operations.ask, kind, job, facts, identity=self.identity, key=key,
@@ -240,7 +240,7 @@ class Scope:
         """Return an operation of theirs, when it is over or after so long.
 
         Raises:
-            OPERATION_UNKNOWN: there is none of this number for them.
+            OPERATION_UNKNOWN: the caller can see no operation with this number.
         """
         found = await self.service.operations.wait(number, 0)
         if not self.identity.sees(found.owner):
@@ -276,7 +276,7 @@ class Scope:
         """Return one plugin of theirs.
 
         Raises:
-            PLUGIN_UNKNOWN: there is none of this digest for them.
+            PLUGIN_UNKNOWN: the caller can see no plugin with this digest.
         """
         found = await self.service.slow(self.service.plugins.get, digest)
         if not self.identity.sees(found.owner):
@@ -298,7 +298,7 @@ class Scope:
         """Return the quota of an owner, and its use.
 
         Raises:
-            OWNERS_LIMITED: it is none of theirs.
+            OWNERS_LIMITED: the token does not cover this owner.
         """
         if not self.identity.sees(owner):
             require_all_owners(self.identity)

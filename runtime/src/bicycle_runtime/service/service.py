@@ -1,7 +1,7 @@
 """The service of one home: all resources of the doors, opened and closed together.
 
-One process serves a home. Its files lie in ``<home>/service``: ``lock``, ``control.db``,
-``history.db`` and, while it runs, ``address.json``, from which commands learn where it is.
+One process serves a home. Its files are in ``<home>/service``: ``lock``, ``control.db``,
+``history.db`` and, while it runs, ``address.json``, in which commands find its address.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ _CHECK_TIMEOUT_MS = 120_000
 class Service:
     """A context manager: from entering to leaving this process serves the home.
 
-    Entering finds all jobs, running ones by process id and start time; leaving stops none.
+    Entering finds all jobs; running jobs are found by process id and start time. Leaving stops no
+    job.
 
     Args:
         home: The home.
@@ -68,20 +69,20 @@ class Service:
         slots: Slots of masters, by URL: see ``Slots``.
 
     Attributes:
-        owners: Whose jobs there are, and what they may use.
-        tokens: Who may use it.
-        sessions: Who has logged in to its pages.
+        owners: The owners of jobs and their quotas.
+        tokens: The access tokens.
+        sessions: The logins to the pages.
         fleet: The snapshot of all jobs.
-        history: What was.
-        operations: What was asked for.
-        readings: What is read about one job when somebody asks; through ``slow``.
-        secrets: What of a job is never shown.
-        plugins: Wheels that were uploaded.
-        lookups: What is looked up in the state of jobs.
-        watcher: Looks at the jobs.
-        metrics: The figures of all jobs as text.
-        figures: Those of the service itself.
-        closing: Set when the service ends: streams end then.
+        history: The history of states, failures and samples.
+        operations: The requested operations.
+        readings: Data of one job that is read on request, through ``slow``.
+        secrets: The values of jobs that are never shown.
+        plugins: The uploaded wheels.
+        lookups: Look-ups in the state of jobs.
+        watcher: The thread that checks the jobs.
+        metrics: The metrics of all jobs as text.
+        figures: The metrics of the service itself.
+        closing: Set when the service ends; streams then end.
     """
 
     def __init__(
@@ -123,8 +124,8 @@ class Service:
         Raises:
             SERVICE_RUNNING: another process serves it.
             DATABASE_UNUSABLE: a database of it cannot be used.
-            TRACING_EXTRA_MISSING: spans are wanted, and their libraries are not installed.
-            HomeError: it cannot be made.
+            TRACING_EXTRA_MISSING: a receiver of spans is set, and the libraries are missing.
+            HomeError: the home cannot be created.
         """
         self.home.prepare()
         own_folder(service_folder(self.home))
@@ -165,8 +166,8 @@ class Service:
         """Return the result of a blocking call, run in a thread with a time limit.
 
         Raises:
-            READING_TIMED_OUT: it took more than 10 s. It ends by itself, and nobody waits for it.
-            BicycleError: whatever it raised.
+            READING_TIMED_OUT: it took more than 10 s. It continues, without a caller that waits.
+            BicycleError: the error that it raised.
         """
         call = functools.partial(function, *args, **kwargs)
         what = getattr(function, "__name__", "it")
@@ -244,14 +245,14 @@ class Service:
         Args:
             job: The job.
             about: ``outline``, ``operators``, ``entries`` or ``changes``.
-            words: What further words of the question say; see ``state_child``.
+            words: Further arguments of the question; see ``state_child``.
 
         Raises:
             JOB_NOT_FOUND: there is no such job.
             CHECKPOINT_MISSING: it has sealed no epoch.
             SERVICE_BUSY: too many wait for an answer already.
-            READING_TIMED_OUT: there was none within a minute.
-            STATE_READER_ENDED: what reads it ends before it answers.
+            READING_TIMED_OUT: there was no response within a minute.
+            STATE_READER_ENDED: the reading process ended before it responded.
             BicycleError: there is no such epoch or operator, or its files cannot be read.
         """
         known = await self.known(job)
@@ -287,7 +288,7 @@ class Service:
     def slots(self, identity: Identity = LOCAL) -> list[dict[str, Any]]:
         """Return the slots of masters: total, used, jobs that wait.
 
-        Those are the masters whose slots are known, and those of jobs that somebody sees.
+        These are the masters with a known number of slots, and the masters of visible jobs.
         """
         jobs = self.operations.jobs
         claims, waiting = jobs.claims(), jobs.waiting()

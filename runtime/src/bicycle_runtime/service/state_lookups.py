@@ -1,6 +1,6 @@
 """Look-ups in the state of jobs, each in a child process that lives for a while.
 
-The service itself reads no state: what a job keeps may be larger than all the memory it may use.
+The service itself reads no state, because the state of a job may be larger than its memory limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bicycle_sdk.logging import log_event
 
 _MODULE = "bicycle_runtime.jobs.checkpoints.state_child"
 _LOG = logging.getLogger(__name__)
-_ATTEMPTS = 2  # A child may have ended just now, because nobody asked.
+_ATTEMPTS = 2  # A child may have ended just now, because it was idle.
 _LAST_WORDS_S = 2.0
 _CHILDREN_MAX = 3
 _WAITING_MAX = 16
@@ -45,9 +45,9 @@ class StateLookups:
 
         Raises:
             SERVICE_BUSY: 16 questions wait already.
-            READING_TIMED_OUT: there was no answer within a minute; the child was ended.
-            STATE_READER_ENDED: two children in turn ended before they answered.
-            BicycleError: what the child answers: no such epoch, no such operator, and the like.
+            READING_TIMED_OUT: there was no response within a minute; the child was killed.
+            STATE_READER_ENDED: two consecutive children ended before they responded.
+            BicycleError: an error of the child, such as an unknown epoch or operator.
         """
         return await self._threads.run(
             partial(self._ask, url, question), what="the state", timeout_ms=_ASKED_MS,

@@ -41,14 +41,14 @@ class Threads:
 
         Args:
             call: The call.
-            what: What it does, for errors.
-            timeout_ms: How long to wait for it. It ends by itself, and nobody waits for it then.
-            waiting_max: How many calls may wait for a thread; None for any number.
+            what: A description of the call, for errors.
+            timeout_ms: Time limit for the wait. The call continues after it.
+            waiting_max: Maximum number of calls that wait for a thread; None without a limit.
 
         Raises:
             SERVICE_BUSY: too many calls wait.
-            READING_TIMED_OUT: it took longer; the error names what is busy.
-            Exception: whatever it raised.
+            READING_TIMED_OUT: it took longer; the error names the busy calls.
+            Exception: the exception that it raised.
         """
         waiting = self._asked_count - self._count
         if waiting_max is not None and waiting >= waiting_max:

@@ -1,7 +1,7 @@
 """The figures of a home's jobs behind a port of this machine, without the service.
 
-Each scrape reads the status files, as ``bicycle list`` does. Nobody needs a token: there is nothing
-but figures, and only this machine reaches the port.
+Each scrape reads the status files, as ``bicycle list`` does. No token is required: only metrics are
+served, and only this machine can reach the port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bicycle_sdk.clock import Clock
 _HOST = "127.0.0.1"
 _PATH = "/metrics"
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SILENT_S = 10.0  # A client that says nothing for so long is left.
+_SILENT_S = 10.0  # A client that sends nothing for this time is disconnected.
 
 
 class _JobsOfHome:
@@ -40,12 +40,12 @@ def serving_metrics(home: Home, *, port: int, clock: Clock) -> Iterator[str]:
     """Serve GET /metrics inside the block, and yield the URL.
 
     Args:
-        home: Whose jobs.
-        port: Of the loopback address; 0 takes any that is free.
-        clock: Tells how old figures are.
+        home: The home with the jobs.
+        port: Port of the loopback address; 0 selects a free port.
+        clock: The clock for the age of metrics.
 
     Raises:
-        METRICS_PORT_TAKEN: another process listens there, or nobody may.
+        METRICS_PORT_TAKEN: another process uses the port, or this user may not use it.
     """
     jobs = _JobsOfHome(home, clock)
 

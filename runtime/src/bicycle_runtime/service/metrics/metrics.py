@@ -24,7 +24,7 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 __all__ = ["MetricSample", "MetricsText", "job_samples"]
 
 _PARTITIONS_MAX = 64
-_LABELS_KEPT = 4_096  # One label stands in hundreds of lines of a job.
+_LABELS_KEPT = 4_096  # One label occurs in hundreds of lines of a job.
 _Sample = tuple[str, Mapping[str, str], float]
 _ENDS = ("_bucket", "_sum", "_count")
 _INDEXES = {metric.name: index for index, metric in enumerate(METRICS)}
@@ -93,7 +93,7 @@ class MetricsText:
         Args:
             view: The part; None for the whole snapshot.
             now_ms: The time.
-            older_names: Whether metrics that have a newer name are told as well.
+            older_names: Whether the older names of renamed metrics are included.
         """
         parts: dict[str, list[str]] = {metric.name: [] for metric in METRICS}
         whole = self._fleet.view

@@ -10,9 +10,9 @@ from typing import Literal
 class Metric:
     """One metric of the exposition; ``labels`` are labels of each of its samples.
 
-    A histogram has samples with ``_bucket``, ``_sum`` and ``_count`` behind its name, a summary
-    those without the buckets. ``newer`` is the name that follows the rules of Prometheus for units
-    and types, of a metric whose name does not; a scraper may leave such a metric out.
+    A histogram has samples whose names end with ``_bucket``, ``_sum`` and ``_count``; a summary has
+    no ``_bucket``. ``newer`` is the name by the rules of Prometheus for units and types, if the
+    name of the metric breaks them; a scraper may omit such a metric.
     """
 
     name: str

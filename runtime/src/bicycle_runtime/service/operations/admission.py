@@ -1,10 +1,10 @@
 """The admission of waiting jobs: functions of slots, quotas, and running jobs.
 
-A slot is room for one subtask at a time. Next is the owner with the least share of what they may
-use, now and in the last hour, then the job that has waited longest. A job that has waited for ten
-minutes reserves the slots of the master as they become free, so that small jobs do not keep a wide
-one from beginning forever: against jobs of its owner at once, against those of others when its
-owner has got nothing in that time.
+A slot is room for one subtask at a time. The next job is a job of the owner who uses the smallest
+share of their quota, now and in the last hour; of that owner, the job that has waited longest. A
+job that has waited for ten minutes reserves slots of the master as they become free, so that small
+jobs do not delay a wide job forever. The reservation applies to jobs of its owner at once, and to
+jobs of other owners if its owner got no slots in that time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCAL_MASTER = re.compile(r"local(\[.*\]|-cluster.*)?")
 
 _RESERVING_MS = 600_000
 _HALF_LIFE_S = 3_600.0
-_BEGIN_S = 1.0  # What each start counts at least: a job may end between two looks.
+_BEGIN_S = 1.0  # The minimum use of a start: a job may end between two checks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class Slots:
     """The slots of each master.
 
     Args:
-        declared: By master URL the number, or the address of the page where the master tells it;
+        declared: By master URL, the number of slots, or the address of the master's page with it;
             ``local`` is this machine, for all embedded Sparks together.
 
     Attributes:
-        pages: Those addresses, by master URL.
+        pages: The addresses of these pages, by master URL.
     """
 
     def __init__(self, declared: Mapping[str, int | str] | None = None) -> None:
@@ -170,12 +170,12 @@ def admit(
     """Return the jobs that begin now.
 
     Args:
-        waiting: Who waits.
-        running: What runs; jobs that the service did not start count, too.
-        slots: Those of the masters.
-        quotas: By owner.
+        waiting: The waiting jobs.
+        running: The running jobs, including jobs that the service did not start.
+        slots: The slots of the masters.
+        quotas: The quotas by owner.
         now_ms: The time.
-        past: What owners have used before; None for nothing.
+        past: The past use of owners; None for no use.
     """
     use = _Use(running, slots, quotas, past or PastUse())
     begun: list[int] = []
@@ -224,7 +224,7 @@ class _Use:
         self._by_owner[claim.owner] += needed
 
     def order(self, job: WaitingJob, now_ms: int) -> tuple[bool, float, int, int]:
-        """Return a key: the least is next. Who reserves comes first, the oldest of them."""
+        """Return a sort key: jobs with a reservation are first, the oldest of them first."""
         if self.is_passed_over(job, now_ms):
             return (False, 0.0, job.asked_ms, job.number)
         limit = self._quotas.get(job.owner, Quota()).slots or self._slots.of(job.pool)

@@ -1,7 +1,7 @@
 """Jobs that wait to begin: a thread starts them as slots and quotas permit.
 
-What was asked for lies in a file of its own until the job begins, since the row of the operation
-shows no secrets; so a job that waits survives any end of the service.
+The request of a waiting job is stored in a file until the job starts, because the row of the
+operation contains no secrets. So a waiting job survives any end of the service.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bicycle_sdk.logging import log_event
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-_COUNT_S = 10.0  # How often use is counted while nobody waits.
+_COUNT_S = 10.0  # How often use is counted while no job waits.
 _SAVE_MS = 60_000
 _Facts = SubmitFacts | StoredResume
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -49,12 +49,12 @@ class JobQueue:
     """A context manager; its thread runs between entering and leaving.
 
     Args:
-        folder: Where jobs that wait are kept.
-        fleet: The snapshot of all jobs; is told when the reason of one that waits is another one.
-        owners: Whose jobs there are, and what each may use.
-        slots: Those of the masters.
+        folder: Folder with the files of waiting jobs.
+        fleet: The snapshot of all jobs, which is updated when the reason of a wait changes.
+        owners: The owners of jobs and their quotas.
+        slots: The slots of the masters.
         clock: The time of day.
-        begin: Called, in the thread, with a job that may begin.
+        begin: Called, in the thread, with a job that may start.
     """
 
     def __init__(

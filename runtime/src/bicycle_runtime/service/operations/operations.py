@@ -1,10 +1,10 @@
 """Operations: requests from their start to their end, across service restarts.
 
-An operation is a row before it is answered. Threads meet them, a few at a time, so no request waits
-for a driver; cancels have threads of their own, so that they never wait behind what hangs, and what
-changes plugins has one, so that it is done in turn. A repeated request with the same key is the
-same operation. After an end of the service, open operations are done again where that is harmless,
-found to be done, or told as interrupted; none begins a job twice.
+An operation is stored as a row before its request is answered. Threads perform a few operations at
+a time, so no request waits for a driver. Cancels have separate threads, because another operation
+may hang. Changes of plugins have one thread, and are performed in turn. A repeated request with the
+same key is the same operation. After an end of the service, an open operation is repeated if that
+is harmless, detected as complete, or marked as interrupted. No operation starts a job twice.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Operations:
     Args:
         control: The database with operations and the audit log.
         home, clock: The jobs, and the time of day.
-        fleet: Is told of each step.
-        on_done: Called in a thread with each operation that is over, before it is told.
-        owners: Whose jobs there are, and what they may use.
-        slots: Those of the masters.
+        fleet: The snapshot, which is updated at each step.
+        on_done: Called in a thread with each ended operation, before its end is visible.
+        owners: The owners of jobs and their quotas.
+        slots: The slots of the masters.
 
     Attributes:
         jobs: Jobs that wait to be started.
@@ -141,16 +141,16 @@ class Operations:
         Args:
             kind: A word of ``KINDS``.
             job: The job's id; None to start a job.
-            facts: Plain data that the kind takes.
-            identity: Who asks; ``Scope`` has checked that they may, and see what is named.
-            key: Of who asks, for this request: a repeated request is answered with the first.
-            address: Where the request came from, for the audit log.
+            facts: The facts of the kind, as plain data.
+            identity: The caller, whose role and access ``Scope`` has checked.
+            key: Idempotency key of the caller: a repeated request returns the first operation.
+            address: Address of the caller, for the audit log.
 
         Raises:
             JOB_NOT_FOUND: there is no such job.
-            JOB_NAME_TAKEN: a job of this name belongs to somebody else.
-            JOB_ENDED: it has ended, and this is for one that runs.
-            OPERATION_FACTS_INVALID: the facts are not what the kind takes.
+            JOB_NAME_TAKEN: a job of this name belongs to another owner.
+            JOB_ENDED: it has ended, and the kind requires a running job.
+            OPERATION_FACTS_INVALID: the facts do not match the kind.
             OPERATION_KEY_REUSED: the key was used for another request.
             SERVICE_BUSY: a thousand operations wait.
             BicycleError: an option among the facts is refused.
@@ -167,7 +167,7 @@ class Operations:
         now_ms = self._clock.now_ms()
         try:
             settled = self._settle(kind, job, facts, now_ms)
-        except JobRunningError as error:  # It says more of a job than everybody may know.
+        except JobRunningError as error:  # Its message has facts that callers may not see.
             taken = str(error.facts["job"])
             self._control.read(lambda each: self._owners.require_free(each, taken, identity))
             raise
@@ -220,8 +220,8 @@ class Operations:
         """Take the start of a job out of the queue.
 
         Raises:
-            OPERATION_UNKNOWN: there is none of this number.
-            OPERATION_BEGUN: it does not wait there.
+            OPERATION_UNKNOWN: no operation has this number.
+            OPERATION_BEGUN: it is not in the queue.
         """
         operation = self.get(number)
         if operation.kind not in STARTING or not self.jobs.remove(number):
@@ -241,7 +241,7 @@ class Operations:
         """Return an operation.
 
         Raises:
-            OPERATION_UNKNOWN: there is none of this number.
+            OPERATION_UNKNOWN: no operation has this number.
         """
         found = self._select("WHERE id = ?", (number,)) if abs(number) <= _NUMBER_MAX else []
         if not found:
@@ -292,7 +292,7 @@ class Operations:
         """Wait until an operation is over, or so long; return it as it is then.
 
         Raises:
-            OPERATION_UNKNOWN: there is none of this number.
+            OPERATION_UNKNOWN: no operation has this number.
         """
         operation = await asyncio.to_thread(self.get, number)
         if operation.is_over or timeout_s <= 0:
@@ -379,7 +379,7 @@ class Operations:
             text = f"{type(error).__name__}: {error}"
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
         if not self._is_closed:
-            if operation.kind in STARTING:  # First: who reads that it is over finds its slots free.
+            if operation.kind in STARTING:  # First: its slots are free when its end is visible.
                 self.jobs.ended(operation.id, is_good=failure is None)
             self._end(operation, "failed" if failure else "done", result=result, error=failure)
 
@@ -427,12 +427,12 @@ class Operations:
             self._open[operation.id] = operation
             if operation.kind in STARTING and operation.state == "waiting":
                 kept = self.jobs.kept(operation.id, rules.stored or rules.options)
-                if kept is not None:  # None: it was asked for, and never answered.
+                if kept is not None:  # None: it was requested, and never answered.
                     self._put(operation, kept)
                     continue
             try:
                 settled = msgspec.convert(operation.facts, rules.stored or rules.options)
-            except msgspec.ValidationError:  # Of another version: nobody knows what it meant.
+            except msgspec.ValidationError:  # Of another version, with an unknown meaning.
                 self._interrupt(operation)
                 continue
             if rules.is_repeatable:

@@ -36,9 +36,9 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
     """Check a pipeline, keep it, and return the path of its file.
 
     Raises:
-        OPERATION_FACTS_INVALID: the name is none of a file of TOML or YAML.
-        PIPELINE_UNREADABLE: it is no TOML, or no YAML.
-        PIPELINE_INVALID: with all that is wrong about it, except for the functions that it names.
+        OPERATION_FACTS_INVALID: the name is not the name of a TOML or YAML file.
+        PIPELINE_UNREADABLE: the text is not valid TOML or YAML.
+        PIPELINE_INVALID: the pipeline has errors; its functions are not checked here.
         PIPELINE_TOO_COSTLY: its check takes too much time or memory.
     """
     notation = notation_of(pipeline.file)

@@ -39,12 +39,11 @@ _PLUGIN_LENGTH_MAX = 4_096  # A pipeline is named by its path.
 class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
 
-    In place of the plugin a ``pipeline`` may be given; it names functions of plugins only that are
-    installed beside the service.
-    ``digest`` is that of an uploaded plugin; without it the plugin is installed beside the service.
-    ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
-    ``slots`` says how many slots of its master it takes; without, the parallelism that is given, or
-    one.
+    A ``pipeline`` may replace the plugin. It may use only functions of plugins that are installed
+    in the environment of the service. ``digest`` identifies an uploaded plugin; without it, the
+    plugin is in the environment of the service. ``options`` are options of ``JobOptions``,
+    ``engine`` options of ``EngineOptions``, by name. ``slots`` is the number of slots of its
+    master; by default the requested parallelism, or one.
     """
 
     plugin: Annotated[str, msgspec.Meta(max_length=_PLUGIN_LENGTH_MAX)] = ""

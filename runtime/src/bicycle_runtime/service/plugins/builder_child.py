@@ -1,11 +1,12 @@
 """The builder: ``python -m bicycle_runtime.service.plugins.builder_child …``.
 
-The task ``build`` makes the virtual environment ``FOLDER/environment`` and lets an installer fill
-it from ``FOLDER/requirements.txt``; ``lock`` lets it choose a version of each library that this
-file needs, and write them to ``FOLDER/locked.txt`` (uv) or ``FOLDER/report.json`` (pip), with
-``FOLDER/held`` as a further place for wheels and ``FOLDER/held.txt`` as constraints. No sources are
-built, so that no foreign code runs. Its first argument is for ``base.pipes``: no question comes,
-but when their pipe ends, its parent has ended, and it ends with its whole session.
+The task ``build`` creates the virtual environment ``FOLDER/environment``, and an installer fills it
+from ``FOLDER/requirements.txt``. With the task ``lock``, the installer selects a version of each
+required library, and writes the versions to ``FOLDER/locked.txt`` (uv) or ``FOLDER/report.json``
+(pip), with ``FOLDER/held`` as a second folder of wheels and ``FOLDER/held.txt`` as constraints. No
+sources are built, so that no foreign code runs. The first argument is for ``base.pipes``: the child
+receives no requests, but when the pipe is closed, its parent has ended, and the child ends with its
+whole session.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> int:
         command = command and [*command, "-r", "requirements.txt"]
     if command is None:
         return NO_INSTALLER
-    # Else the installer takes for installed what this process can import.
+    # Otherwise the installer treats the imports of this process as installed.
     variables = environment_for_child({})
     variables.pop("PYTHONPATH", None)
     done = subprocess.run(

@@ -62,9 +62,9 @@ def build_environment(
     When this returns, all processes that it started have ended.
 
     Args:
-        folder: Has the files that lines name; what else is left in it may be removed.
-        lines: Each with its hashes.
-        title: What is installed, for errors.
+        folder: Folder with the files that the lines name; other files in it may be removed.
+        lines: The requirements, each with its hashes.
+        title: The installed object, for errors.
         limits: Bounds; the defaults when None.
 
     Raises:
@@ -82,10 +82,10 @@ def run_installer(
     """Run one task of the builder in a child process, including its descendants.
 
     Args:
-        folder: Where it works; it finds ``requirements.txt`` there.
-        task: A word of ``builder_child``.
-        title: What is installed, for errors.
-        hint: What to do where the installer itself reports a failure.
+        folder: Its working folder, with ``requirements.txt``.
+        task: A task of ``builder_child``.
+        title: The installed object, for errors.
+        hint: The fix for failures that the installer reports.
         limits: Bounds; the defaults when None.
 
     Raises:

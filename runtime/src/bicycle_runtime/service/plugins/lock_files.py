@@ -1,8 +1,8 @@
 """A lock file: one version of each library, with the hashes of its wheels.
 
-It is the requirements file that ``uv pip compile --generate-hashes`` and pip-tools write. Nothing
-else of such files is taken: options, files and addresses in it would let a stranger choose where
-the installer looks.
+It is a requirements file as ``uv pip compile --generate-hashes`` and pip-tools write it. Options,
+files and addresses in it are rejected, because with them the sender could select the source of the
+packages.
 """
 
 from __future__ import annotations

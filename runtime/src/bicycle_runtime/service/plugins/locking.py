@@ -1,7 +1,7 @@
 """Lock files made here: an installer selects each library's version for Python.
 
-What the runtime holds itself is left out of the file, and need not be on any index: the installer
-gets empty wheels of the versions that are installed, so that it chooses libraries that agree with
+Libraries of the runtime are omitted from the file, and need not be on an index: the installer gets
+empty wheels of their installed versions, so that it selects libraries that are compatible with
 them.
 """
 
@@ -44,8 +44,8 @@ def lock_requirements(
 
     Args:
         folder: An empty folder to work in, or one whose files have other names.
-        requirements: What is needed, as in the metadata of a distribution.
-        title: For what, for errors.
+        requirements: The requirements, as in the metadata of a distribution.
+        title: The object with these requirements, for errors.
         limits: Bounds of the installer; the defaults when None.
 
     Raises:
@@ -69,7 +69,7 @@ def requirements_of(path: Path) -> tuple[str, list[str]]:
         path: A wheel, a ``pyproject.toml``, or the folder that has one.
 
     Raises:
-        PROJECT_UNREADABLE: it is none of these, or its dependencies are not written down.
+        PROJECT_UNREADABLE: it is neither a wheel nor a project with declared dependencies.
         WHEEL_REFUSED: the service would refuse the wheel.
     """
     if path.suffix == ".whl" and path.is_file():

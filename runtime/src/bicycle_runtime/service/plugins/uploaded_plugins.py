@@ -1,9 +1,9 @@
 """Uploaded plugins of a home, each in a folder of its digest.
 
-``<home>/plugins/<digest>`` appears by one rename, complete or not at all, so what is there can be
-used, also by commands and drivers that know no service: its ``environment`` is what
-``--plugin-env`` takes. The digest is that of wheel, lock file, Python and platform; the same files
-are the same environment. Only the service of the home writes here, one build at a time.
+``<home>/plugins/<digest>`` appears by one rename, complete or not at all. So an existing folder can
+be used, also without a service: its ``environment`` is an argument for ``--plugin-env``. The digest
+covers wheel, lock file, Python and platform; the same files have the same environment. Only the
+service of the home writes here, one build at a time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _LEFTOVERS = (
 )  # fmt: skip
 _RECEIVING_MAX = 2
 _CHUNK_BYTES = 1 << 20
-# A job that is over for good goes on nowhere; all others may be started again as they were.
+# A finished job does not continue; all other jobs may be started again with the same plugin.
 _OVER = frozenset({JobState.FINISHED})
 
 
@@ -94,7 +94,7 @@ class Plugins:
     Args:
         home: The home.
         limits: Bounds of a wheel; the defaults when None.
-        limit_of: Tells how many bytes of wheels an owner may have; None for no limit.
+        limit_of: Returns the limit of an owner's wheels in bytes; None without a limit.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class Plugins:
         """Take the files of an upload, and check them; they wait to be installed then.
 
         Args:
-            name: What the wheel is called.
+            name: File name of the wheel.
             wheel: Its bytes.
-            lock: The lock file, if there is one.
-            owner: Whose they are.
-            is_shared: Whether the same files of another owner are the same plugin; else each owner
-                has one of their own.
-            may_lock: Whether the service may choose the versions of libraries where there is no
-                lock file.
+            lock: The lock file, or None.
+            owner: The owner of the files.
+            is_shared: Whether the same files of another owner are the same plugin; otherwise each
+                owner has a separate plugin.
+            may_lock: Whether the service may select the versions of libraries without a lock
+                file.
 
         Raises:
             WHEEL_REFUSED: the wheel breaks a rule.
@@ -316,7 +316,7 @@ def require_unused(home: Home, digest: str) -> UploadedPlugin:
 
     Raises:
         PLUGIN_UNKNOWN: no uploaded plugin has this digest.
-        PLUGIN_IN_USE: a job needs it; who asks may not see that one.
+        PLUGIN_IN_USE: a job needs it, perhaps a job that the caller may not see.
     """
     found = find_uploaded(home, digest)
     job_count = len(_jobs_by_digest(home).get(digest, ()))

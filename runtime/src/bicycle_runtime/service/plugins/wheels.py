@@ -1,8 +1,8 @@
 """A received wheel: read as a zip file with bounds, never executed or unpacked.
 
-What is accepted is what a build tool writes: one archive from the first byte to the last, plain
-files below the folder that they are unpacked in, each listed in RECORD with its hash. Everything
-else is refused, because two readers could take it for two things.
+A wheel must be as a build tool writes it: one archive from the first byte to the last, with plain
+files below the folder in which it is unpacked, each listed in RECORD with its hash. Any other wheel
+is refused, because two readers could interpret it differently.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _PACKED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _READ_PARTS = ("METADATA", "entry_points.txt")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)
 _IS_ENCRYPTED = 0x1
-_LINE_FILES = (".pth", ".start")  # Python runs the lines of such a file, or what they name.
+_LINE_FILES = (
+    ".pth",
+    ".start",
+)  # Python runs their lines, or the modules that they name.
 _STARTED_MODULES = ("sitecustomize", "usercustomize")
 _ENTRY_LINE = re.compile(r"|[#;].*|\[.*\]|\w[\w.+-]{0,99}\s*=.*")
 
@@ -90,8 +93,9 @@ class WheelFacts:
 class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution with plugins that can be run.
 
-    ``plugins`` are its entry points, name to target; ``libraries`` names with versions of what is
-    installed beside it. ``jobs`` need it: they run in its environment, or may be started again.
+    ``plugins`` are its entry points, name to target; ``libraries`` are the other installed
+    distributions, name to version. ``jobs`` need it: they run in its environment, or may be started
+    again.
     """
 
     digest: str
@@ -226,7 +230,7 @@ class _Check:
         self._layout(entries, directory_at)
 
     def _entry(self, entry: zipfile.ZipInfo) -> None:
-        # zipfile cuts a name at NUL, and turns some characters: the name as it stands counts.
+        # zipfile truncates a name at NUL, and replaces some characters: the stored name counts.
         name = entry.orig_filename
         parts = name.rstrip("/").split("/")
         is_bad = name != entry.filename or "\\" in name or ":" in parts[0]
@@ -243,7 +247,7 @@ class _Check:
         self._refuse_if(
             _runs_by_itself(parts), f"it contains {name!r}, which Python runs automatically"
         )
-        # What lies there does not reach workers, and may take the place of the interpreter.
+        # Files there do not reach workers, and may replace the interpreter.
         is_data = parts[0].endswith(".data") and parts[1:2] not in (["purelib"], ["platlib"], [])
         self._refuse_if(
             is_data, f"it contains {name!r}, which would be installed outside of its packages"
@@ -304,9 +308,9 @@ class _Check:
         """Return the entry points, and the wheel's requirements, by name.
 
         Args:
-            folder: Where its metadata lies unpacked: what looks into a wheel itself keeps it open.
-            name: The name in the name of the file.
-            version: The version there.
+            folder: Folder with its unpacked metadata; a reader of the wheel would keep it open.
+            name: The name in the file name.
+            version: The version in the file name.
         """
         among = find_installed([folder])
         self._refuse_if(name not in among, "its METADATA has another name")
@@ -331,7 +335,7 @@ def _runs_by_itself(parts: list[str]) -> bool:
     """Return whether Python runs an installed file at each start.
 
     Args:
-        parts: Its path in the wheel; what is below ``.data/purelib`` is installed without that.
+        parts: Its path in the wheel; files below ``.data/purelib`` are installed one level up.
 
     Example:
         >>> found = ["a.pth", "a-1.data/purelib/a.pth", "usercustomize/a.py", "a/a.pth"]

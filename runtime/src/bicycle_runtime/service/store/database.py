@@ -1,7 +1,7 @@
 """One SQLite file: a thread that writes, and reads from any other thread.
 
-What waits to be written shares one transaction, so that many small changes cost one write to
-the disk. Each piece of work stands for itself: one that fails is undone alone. A reader has a
+Waiting changes share one transaction, so that many small changes need one write to the disk. Each
+change is independent: a change that fails is undone alone. A reader has a
 connection per thread, which may only read, and sees whole transactions.
 """
 
@@ -38,7 +38,7 @@ class Database:
     Args:
         path: The file; made with its folder when missing, readable by its owner only.
         versions: See ``prepare``.
-        synchronous: ``FULL``: what ``write`` has answered survives a power cut. ``NORMAL``: it
+        synchronous: ``FULL``: a completed ``write`` survives a power failure. ``NORMAL``: it
             survives the end of the process.
     """
 
@@ -87,7 +87,7 @@ class Database:
         """Queue work for the writer's transaction; the future completes with the commit.
 
         Args:
-            work: Gets the connection; what it returns is the result. It must not commit.
+            work: Called with the connection; returns the result. It must not commit.
         """
         done: Future[Any] = Future()
         self._queue.put((work, done))
@@ -157,7 +157,7 @@ class Database:
             for work, done in batch:
                 results.append((done, *_attempt(connection, work)))
             connection.execute("COMMIT")
-        except sqlite3.Error as error:  # A full disk, say: nothing of the batch is there.
+        except sqlite3.Error as error:  # For example a full disk: nothing of the batch was written.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             results = [(done, None, error) for _, done in batch]

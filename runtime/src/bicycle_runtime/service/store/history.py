@@ -33,7 +33,7 @@ _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
 )  # fmt: skip
-# Of an operator in a sample, in this order: counts of the run, and what is so now.
+# The values of an operator in a sample, in this order: counts of the run, and current values.
 OPERATOR_SAMPLED = (
     "records_in", "records_out", "failed", "late", "busy_share", "record_p99_ms", "state_bytes",
 )  # fmt: skip
@@ -93,9 +93,9 @@ class JobStateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One requested operation.
 
-    ``actor`` is who asked, ``owner`` whose it is: that of the job, else of who asked. ``state`` is
-    waiting, running, done, failed, interrupted or canceled; ``reason`` says why the start of a job
-    waits. ``error`` has code, message, fix and facts of what ended it, ``result`` what came out.
+    ``actor`` is the caller, ``owner`` the owner of the job, or without a job the caller. ``state``
+    is waiting, running, done, failed, interrupted or canceled; ``reason`` is the reason for which
+    the start of a job waits. ``error`` has code, message, fix and facts of the error that ended it.
     """
 
     id: int
@@ -176,8 +176,8 @@ def note_audit(
 ) -> None:  # fmt: skip
     """Write one line of the audit log: actor, address, action, target and outcome.
 
-    ``owner`` of the entry says whose the target is; without one only those see the line who see
-    all owners.
+    ``owner`` of the entry is the owner of the target; without an owner, only callers with access to
+    all owners see the line.
     """
     words = [entry[name] for name in ("actor", "address", "action", "target", "outcome")]
     connection.execute(
@@ -296,9 +296,9 @@ class History:
         """Store a sample of each job, and every five minutes a mean.
 
         Args:
-            jobs: Ids, values by the names in ``SAMPLED``, and those of operators by uid, in the
-                order of ``OPERATOR_SAMPLED``; of these the last stands for five minutes.
-            at_s: When, a multiple of 5 s since 1970.
+            jobs: Ids, values by the names in ``SAMPLED``, and values of operators by uid, in the
+                order of ``OPERATOR_SAMPLED``; of operators, the last value of five minutes counts.
+            at_s: The time, a multiple of 5 s since 1970.
         """
         rows = [
             (job, *(values[name] for name in SAMPLED), msgspec.msgpack.encode(operators))

@@ -1,7 +1,7 @@
 """Tables of the two databases, and migrations of older files.
 
-``control.db`` has what was promised and what happened; ``history.db`` has samples, may be deleted,
-and never grows beyond its rings: a row's slot follows from its time, and a newer row takes it over.
+``control.db`` has operations and events. ``history.db`` has samples, may be deleted, and has a
+fixed size: the time of a row determines its slot, and a newer row replaces it.
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ class Tracing:
     """A context manager: spans are made and sent between entering and leaving.
 
     Args:
-        home: Where journals lie.
-        fleet: Knows which jobs there are.
-        figures: Counts spans.
-        clock: Says from when on epochs are sent.
+        home: The home with the journals.
+        fleet: The snapshot with all jobs.
+        figures: The counters of spans.
+        clock: The clock for the time from which epochs are sent.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Tracing:
         """Create spans of new lines in all journals."""
         view = self._fleet.view
         for gone in self._tails.keys() - view.by_id.keys():
-            # A job that is being started has no status for a moment; its journal goes on.
+            # A starting job has no status for a moment, but its journal continues.
             if not self._home.folder(gone).journal_path.exists():
                 del self._tails[gone]
         for job in view.jobs:

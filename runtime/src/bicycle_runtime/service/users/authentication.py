@@ -1,7 +1,7 @@
 """Authentication: the identity in the headers of a request, checked first.
 
-A bearer token says it to programs, a cookie to pages. On a loopback address nobody has to say it,
-unless the service was told to demand it; a token that is given is checked in any case.
+Programs send a bearer token, pages a cookie. On a loopback address, no token is required unless
+``--require-auth`` is set. A token in a request is always validated.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Authenticator:
     """The identification of callers.
 
     Args:
-        tokens: Who may.
-        sessions: Who has logged in to pages; None where there are no pages.
-        needs_login: Whether a request that says nothing is anybody's; else it is local.
-        clients: Who each client with a certificate is, by the common name in it.
+        tokens: The access tokens.
+        sessions: The logins to the pages; None without pages.
+        needs_login: Whether a request without a token is rejected; otherwise it is local.
+        clients: The identities of clients with certificates, by common name.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Authenticator:
         """Return the identity of a caller.
 
         Args:
-            headers: Those of the request, by names in small letters.
+            headers: The headers of the request, by lower-case names.
             scheme: ``http`` or ``https``.
-            client: The common name of a certificate that was checked, empty without one.
+            client: The common name of a verified certificate, empty without a certificate.
 
         Raises:
             TOKEN_REFUSED: a token is given, and it is not taken.

@@ -1,11 +1,11 @@
 """Connections of a server: bounds per address and per identity.
 
 A connection belongs to a *stranger* until a request on it has been authenticated. Strangers are
-counted by address, apart from all others: a new connection is always accepted, and drops the
-oldest one of the address that has the most. So connections that never send a request cost those
-who send one nothing. Connections of known callers are counted by identity, and an idle one is
-dropped for a new one. Requests that must work in an emergency (health, stop, cancel) have a
-reserve. Callers on this machine that need no token share the whole, without a bound for each.
+counted by address, separately from all others: a new connection is always accepted, and closes the
+oldest connection of the address with the most connections. So connections that never send a request
+do not affect callers that send one. Connections of known callers are counted by identity; a new
+connection closes an idle one. Requests that must work in an emergency (health, stop, cancel) have a
+reserve. Callers on this machine that need no token share the total, without a limit per caller.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class OpenConnection:
         drop: Ends the connection; called at most once, from within ``owner``.
 
     Attributes:
-        drop: Is replaced once there is a better way to end it.
-        is_bounded: Whether the caller has a bound of its own; LOCAL has none.
+        drop: Ends the connection; replaced when there is a cleaner way to end it.
+        is_bounded: Whether the caller has a separate limit; LOCAL has no limit.
         is_busy: Whether a request of a known caller is being answered.
         is_stream: Whether the answer is an event stream.
     """
@@ -80,7 +80,7 @@ class OpenConnection:
         """Count a request of an identity; ``leave`` must follow.
 
         Args:
-            identity: The caller; NOBODY is a stranger.
+            identity: The caller; ``NOBODY`` is a stranger.
             is_reserved: Whether the request may use the reserve.
 
         Raises:

@@ -1,7 +1,8 @@
 """Limits of rate: how much one token, or one address, may request.
 
-Each has a store that fills with time: a request takes one from it, and none is answered while it is
-empty. Who is on this machine and needs no token is not limited: files are open to him anyway.
+Each limit is a token bucket: a request removes one token, and is rejected while the bucket is
+empty. Callers on this machine that need no token are not limited, because they can read the files
+anyway.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class LimitOptions:
 
     Attributes:
         reads: Requests that change nothing.
-        writes: Those that may.
-        failures: Tokens of one address that are not taken.
+        writes: Requests that may change something.
+        failures: Invalid tokens of one address.
     """
 
     reads: RequestRate = RequestRate(burst=200, per_second=20)

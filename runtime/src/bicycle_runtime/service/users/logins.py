@@ -1,7 +1,7 @@
 """Logins to pages: a secret in a cookie that represents a token.
 
-The token itself is not in the browser. A login ends with its token, at a logout, and after half a
-day; what is kept of its secret is the SHA-256.
+The browser does not store the token. A login ends with its token, at a logout, and after half a
+day. Only the SHA-256 of its secret is stored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Sessions:
     """Begins, checks and ends logins.
 
     Args:
-        control: The database; open.
-        tokens: What one logs in with.
+        control: The open database.
+        tokens: The access tokens.
         clock: The time of day.
     """
 

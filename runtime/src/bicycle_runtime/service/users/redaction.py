@@ -1,6 +1,6 @@
 """Hidden values: parameters whose names mark them as secret.
 
-They are hidden by name where requests are shown, and by value in what their job says.
+They are hidden by name in requests, and by value in the output of their job.
 
 References to a secret (``env:NAME``, ``file:PATH``) are no secrets, and are shown.
 """
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 HIDDEN = "***"
 _LENGTH_MIN = 6  # Shorter ones are parts of other words.
-_JOBS_KEPT_MAX = 2_000  # Jobs come and go; what was forgotten is read again.
+_JOBS_KEPT_MAX = 2_000  # A dropped entry is read again.
 _SECRET = re.compile(
     r"pass(word|wd|phrase)?|secret|token|credential|private|(api|access|auth)[-_.]?key|jaas|bearer",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"(env|file|prompt):")
-# Begins at what every URL has: a scheme before it would be looked for at each letter of a text.
+# Starts at ``://``: a pattern that starts with a scheme would be tried at each letter of a text.
 _USER_IN_URL = re.compile(r"://[^/@\s]++@")
 
 
@@ -63,12 +63,11 @@ def _redact_value(name: str, value: Any) -> Any:
 class JobSecrets:
     """The secrets of jobs by value, hidden in all output of a job.
 
-    They are what is given for parameters and settings whose names are those of secrets, and what
-    references lead to, as far as that can be read here. Jobs tell them in messages of errors, and
-    in what they log.
+    They are the values of parameters and settings with names of secrets, and the values of
+    references, if they can be read here. Error messages and logs of jobs may contain them.
 
     Args:
-        home: Where the requests of jobs lie.
+        home: The home with the requests of jobs.
     """
 
     def __init__(self, home: Home) -> None:
@@ -120,7 +119,7 @@ def _meant(name: str, value: str) -> set[str]:
         return {value} if _SECRET.search(name) else set()
     try:
         return {Secret.parse(value).reveal()}
-    except (SecretError, ValueError):  # Nobody can read it here.
+    except (SecretError, ValueError):  # It cannot be read here.
         return set()
 
 

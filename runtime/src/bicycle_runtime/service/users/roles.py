@@ -16,7 +16,7 @@ class Role(IntEnum):
 
     NOBODY = 0  # See that the service is there, and log in.
     VIEWER = 1  # Look at everything but secrets.
-    OPERATOR = 2  # Start jobs, and act on them. Who starts a job runs code as the service's user.
+    OPERATOR = 2  # Start and change jobs, and thereby run code as the service's user.
     ADMIN = 3  # See the audit log.
 
 
@@ -24,9 +24,9 @@ class Role(IntEnum):
 class Identity:
     """An identity, with its name in operations and the audit log.
 
-    ``owners`` are those whose jobs the role counts for, None for all. ``token`` is the id of the
-    token that says so, empty where none does; ``session`` the secret of a login by page, empty
-    where there was none.
+    ``owners`` are the owners for whose jobs the role applies, None for all. ``token`` is the id of
+    the token, empty without a token; ``session`` is the secret of a login to the pages, empty
+    without a login.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Identity:
         return self.role >= least
 
 
-# Who reaches a loopback address is on this machine, where files and signals are open to him anyway.
+# Callers on a loopback address are on this machine, and can use its files and signals anyway.
 LOCAL = Identity(name="local", role=Role.ADMIN)
 NOBODY = Identity(name="nobody", role=Role.NOBODY)
 

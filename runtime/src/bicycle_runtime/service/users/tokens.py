@@ -1,9 +1,9 @@
 """Tokens for access to the service, with expiry, role and owners.
 
-A token is ``bic_<id>_<secret>`` with a secret of 256 random bits. It is told once, when it is
-made; what is kept is the SHA-256 of the secret, which nobody can guess from, so that no slow
-hash is needed. A token is read from the database with each request: once it is revoked it is
-worth nothing, whichever process revoked it.
+A token is ``bic_<id>_<secret>`` with a secret of 256 random bits. It is shown once, when it is
+created. Only the SHA-256 of the secret is stored; a random secret of this size needs no slow hash.
+A token is read from the database with each request, so a revocation by any process takes effect at
+once.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ class Tokens:
         """Create a token; the second value is the token itself, which is not stored.
 
         Args:
-            name: Of who gets it, as operations and the audit log show it, 1 to 60 characters.
-            role: What they may do.
-            lifetime_ms: How long it is taken, a minute to ten years.
-            by: Who makes it, for the audit log.
-            owners: Whose jobs it counts for; those that it starts are of its own name if that is
-                among them, else of the first. None for all.
+            name: Name of its user in operations and the audit log, 1 to 60 characters.
+            role: Role of the token.
+            lifetime_ms: Its lifetime, a minute to ten years.
+            by: The caller that creates it, for the audit log.
+            owners: Owners whose jobs it may access, None for all. Jobs that it starts belong to
+                ``name`` if that is one of the owners, otherwise to the first owner.
 
         Raises:
             TOKEN_NAME_INVALID: the name cannot be shown.
-            TOKEN_LIFETIME_INVALID: it would live too long, or not at all.
-            TOKEN_OWNER_INVALID: an owner is none that there can be.
+            TOKEN_LIFETIME_INVALID: the lifetime is out of bounds.
+            TOKEN_OWNER_INVALID: an owner has an invalid name.
         """
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
             problem = (
@@ -210,7 +210,7 @@ def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
     """Return distinct owners; refuse invalid names.
 
     Raises:
-        TOKEN_OWNER_INVALID: one of them is no name, or there is none.
+        TOKEN_OWNER_INVALID: an owner has an invalid name, or the list is empty.
     """
     for owner in owners or ("",):
         if not _NAME.fullmatch(owner) or len(owner) > _NAME_LENGTH_MAX:

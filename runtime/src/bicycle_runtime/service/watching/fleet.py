@@ -1,8 +1,8 @@
 """The snapshot of all jobs, and subscriptions to its changes.
 
-A thread puts a new snapshot in place of the former one; requests read it and never wait. A
-subscriber lives in the event loop and has room for one change: what comes while it is busy is
-joined to that, so that a slow reader skips to the newest and holds up nobody.
+A thread replaces the snapshot with a new one; requests read it and never wait. A subscriber runs in
+the event loop and buffers one change: further changes are merged into it, so that a slow reader
+skips to the newest state and delays no other reader.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FleetView:
 def view_of(statuses: Iterable[JobStatus], *, now_ms: int) -> FleetView:
     """Return a snapshot of jobs that were just read, without a service.
 
-    Nobody knows then what was asked of them, or whether their lag grows.
+    Requested operations and growth of the lag are then unknown.
     """
     jobs = []
     for status in statuses:
@@ -212,7 +212,7 @@ class Fleet:
             return
         try:
             loop.call_soon_threadsafe(self._spread, change)
-        except RuntimeError:  # The loop has just ended: nobody is left to be told.
+        except RuntimeError:  # The loop has just ended, and with it all subscribers.
             self._loop = None
 
     def _spread(self, change: Change) -> None:

@@ -28,9 +28,10 @@ SORT_WORDS = ("attention", *_TEXTS, *_NUMBERS)
 class JobQuery:
     """The query for jobs: filter, order and number.
 
-    ``state`` are words of ``State``, empty for any, ``owner`` is one, or empty; ``text`` is looked
-    for in id, name and plugin, in any case; ``sort`` is one of ``SORT_WORDS``, with ``-`` before it
-    the other way round; ``limit`` is 1 to 500; ``after`` is the cursor that a former page gave.
+    ``state`` has words of ``State``, empty for any; ``owner`` is an owner, or empty for any;
+    ``text`` is searched in id, name and plugin, ignoring case; ``sort`` is one of ``SORT_WORDS``,
+    in descending order with a ``-`` before it; ``limit`` is 1 to 500; ``after`` is the cursor of a
+    previous page.
     """
 
     state: tuple[str, ...] = ()
@@ -57,7 +58,7 @@ def list_page(view: FleetView, query: JobQuery) -> Page:
     between two pages hide no other.
 
     Raises:
-        ListQueryError: a word of the query is none that is known.
+        ListQueryError: a word of the query is unknown.
     """
     word = query.sort.removeprefix("-")
     if word not in SORT_WORDS:

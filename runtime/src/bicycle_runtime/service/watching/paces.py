@@ -1,6 +1,6 @@
 """Rates of a job over the last seconds: load, and throughput of operators.
 
-A status counts since the run began; two of them, some seconds apart, give a pace.
+A status has counts since the start of the run; two statuses, some seconds apart, result in a rate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ends of processes, reported by the kernel: a handle each, and one wait for all.
 
-A process is named by id and start time, so that another one with the same id is not taken for it.
-Where the kernel gives no handles, ``/proc`` is asked each time.
+A process is identified by id and start time, so that another process with the same id is not
+confused with it. If the kernel has no process handles, ``/proc`` is read each time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ProcessEnds:
         """Listen no longer for the end of others."""
         for process in self._handles.keys() - processes:
             handle = self._handles.pop(process)
-            with contextlib.suppress(KeyError):  # Its end was told before.
+            with contextlib.suppress(KeyError):  # Its end was reported before.
                 self._poll.unregister(handle)
             os.close(handle)
 

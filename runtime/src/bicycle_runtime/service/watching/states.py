@@ -4,8 +4,8 @@ The status file contains the state of the run. Processes that have ended and req
 job that was requested to end is STOPPING or CANCELING until its file has a final state. A job
 without processes that was requested to pause is PAUSED.
 
-A look comes once a second, so that a short state may not be seen. ``steps`` fills in what must have
-been between two looks, and refuses what cannot have been.
+Jobs are checked once per second, so that a short state may be missed. ``steps`` adds the states
+that must have occurred between two checks, and refuses impossible changes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FOLLOWERS: Mapping[State, frozenset[State]] = {
     ),
     State.RESTARTING: frozenset({State.RUNNING, State.FAILING, State.STOPPING, State.CANCELING}),
     State.FAILING: frozenset({State.FAILED}),
-    # Who asked may give up, and the job goes on; it may also end in another way first.
+    # The request may time out, and the job continues; the job may also end differently first.
     State.CANCELING: frozenset({State.CANCELED, State.RUNNING, State.FAILING, State.STOPPING}),
     State.STOPPING: frozenset(
         {
@@ -99,10 +99,10 @@ def shown_state(
     """Return the state of a job from its file, its processes and requests.
 
     Args:
-        status: As the driver, or its supervisor, last wrote it.
-        is_driven: Whether the driver lives.
-        is_supervised: Whether somebody lives who starts the driver again.
-        intent: What somebody asked for and is not done yet; None for nothing.
+        status: The last status that the driver or its supervisor wrote.
+        is_driven: Whether the driver is alive.
+        is_supervised: Whether a supervisor is alive that restarts the driver.
+        intent: The requested operation that is not complete yet; None without a request.
         is_pausing: Whether this run was requested to pause.
     """
     if status.state.is_final:
@@ -134,12 +134,12 @@ def steps(old: State | None, new: State, *, is_new_run: bool = False) -> tuple[S
     """Return the states from one look to the next, the last of them included.
 
     Args:
-        old: What was seen before; None for a job that was not known.
-        new: What is seen now.
+        old: The previously shown state; None for an unknown job.
+        new: The current state.
         is_new_run: Whether the job was started again in between.
 
     Returns:
-        The shortest way that the table allows, empty when nothing changed; None when there is none.
+        The shortest sequence that the table allows: empty without a change, None if impossible.
 
     Example:
         >>> [state.value for state in steps(State.RUNNING, State.FAILED)]

@@ -11,9 +11,9 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
 
-# Words that need attention until the next run, unless somebody dismisses them.
+# Problems that need attention until the next run, unless they are dismissed.
 DISMISSIBLE = frozenset({"failed", "errors", "late"})
-# What needs attention, the worst first; the place is the rank.
+# Problems that need attention, the most severe first; the index is the rank.
 Attention = (
     "stalled", "failed", "failing", "restarting", "frozen", "silent_source", "silent_storage",
     "lag_growing", "errors", "late",
@@ -60,10 +60,10 @@ class Dismissal(msgspec.Struct, frozen=True, kw_only=True):
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One job as lists show it. Times are in ms since 1970, counts of this run.
 
-    ``reason`` says why the state is what it is, empty where there is nothing to say. ``owner`` is
-    who had a service start it, empty where nobody did.
-    ``tasks_running`` are the subtasks of a job that has begun its input. ``attention`` has the
-    words of what is wrong, the worst first; ``attention_rank`` is 0 for the worst of all.
+    ``reason`` is the reason for the state, or empty. ``owner`` is the owner of a job that a service
+    started, or empty. ``tasks_running`` are the subtasks of a job that has started to read.
+    ``attention`` has the words of its problems, the most severe first; ``attention_rank`` is 0 for
+    the most severe of all.
     """
 
     job_id: str
@@ -112,11 +112,11 @@ def summary_of(
     """Return the row of a job.
 
     Args:
-        status: As last read; ``is_frozen`` is what the reader has found.
-        state: As it is shown.
-        is_lag_growing: Whether what is unread grows for some time.
-        owner: Who had the service start it.
-        dismissed: What somebody has dismissed.
+        status: The last status; the reader sets ``is_frozen``.
+        state: The shown state.
+        is_lag_growing: Whether the lag has grown for some time.
+        owner: The owner of the job.
+        dismissed: The dismissed problems.
     """
     operators = status.operators.values()
     tasks_total = sum(operator.parallelism or 1 for operator in operators)

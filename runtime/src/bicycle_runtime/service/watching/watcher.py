@@ -1,8 +1,8 @@
 """The thread that looks at all jobs once a second, and when a process ends.
 
-A look lists the folders, reads the status files that changed, asks whether the processes live, and
-makes of that the next snapshot and what is written into the history. A job that cannot be read
-hides no other: it is FAILED, with the reason.
+A check lists the folders, reads the changed status files, and determines whether the processes are
+alive. The result is the next snapshot, and new rows of the history. A job that cannot be read does
+not affect others: it is FAILED, with the reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SAMPLE_S = 5
 _SILENT_MS = 3_000  # A driver that writes is not stopped by a signal.
 _LAG_WINDOW_MS = 60_000
 _LAG_GROWN_MIN = 1_000
-_BYTES_A_RECORD = 100  # Of a source that does not count what is unread.
+_BYTES_A_RECORD = 100  # The estimate for a source that does not count unread records.
 _LAG_GROWN_SHARE = 0.1
 _ASKED = frozenset({State.STOPPING, State.CANCELING})  # Their times are in no status.
 
@@ -74,12 +74,12 @@ class Watcher:
     """A context manager; the thread runs between entering and leaving.
 
     Args:
-        home: Where jobs are kept.
-        fleet: Gets the snapshots.
-        history: Gets what happened; knows what was so before this process.
-        intents: See there.
-        owners: Whose jobs they are.
-        secrets: What of a job is never shown.
+        home: The home with the jobs.
+        fleet: Receives the snapshots.
+        history: Receives events; has the states from before this process.
+        intents: The requested operations.
+        owners: The owners of the jobs.
+        secrets: The values of jobs that are never shown.
         clock: The time of day.
     """
 
@@ -295,7 +295,7 @@ class Watcher:
             )  # fmt: skip
         if status is None:
             return None
-        status.id = job  # What a folder is called is how commands know it.
+        status.id = job  # Commands identify a job by the name of its folder.
         return self._secrets.hide_in_status(status)
 
     def _forget_the_dead(self) -> None:

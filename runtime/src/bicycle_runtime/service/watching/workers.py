@@ -1,7 +1,7 @@
 """The processes of this machine's jobs: drivers, Java, workers, supervisors.
 
-They are read from ``/proc`` in one pass when somebody asks. Workers of a cluster run elsewhere, and
-are not seen from here.
+They are read from ``/proc`` in one pass, on request. Workers on other hosts of a cluster are not
+included.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ProcessUse(msgspec.Struct, frozen=True, kw_only=True):
 class JobWorkers(msgspec.Struct, frozen=True, kw_only=True):
     """The processes of one job, the supervisor first, and their total usage.
 
-    ``slots`` are those of its Spark master that it holds, ``slots_used`` those in which its tasks
-    run. ``cpu_usage`` is how many cores the processes kept busy just now.
+    ``slots`` are the slots of its Spark master that it holds, ``slots_used`` the slots in which its
+    tasks run. ``cpu_usage`` is the current number of cores that the processes use.
     """
 
     job: str
@@ -121,7 +121,7 @@ def processes(folder: Path = Path("/proc")) -> dict[int, _Found]:
     """Return the processes of this machine by id; empty where there is no such folder.
 
     Args:
-        folder: Where the kernel tells of them.
+        folder: The ``/proc`` folder.
     """
     read = ((int(each.name), _read(each)) for each in folder.glob("[0-9]*"))
     return {pid: process for pid, process in read if process is not None}
@@ -154,8 +154,8 @@ def workers_of(jobs: Iterable[KnownJob], known: Mapping[int, _Found]) -> list[Jo
     How busy they are is not known from one look: see ``workers_now``.
 
     Args:
-        jobs: Of the snapshot.
-        known: What ``processes`` gave.
+        jobs: The jobs of the snapshot.
+        known: The result of ``processes``.
     """
     children: dict[int, list[int]] = {}
     for pid, process in known.items():
