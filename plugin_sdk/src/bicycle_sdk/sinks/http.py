@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bicycle_sdk.client_options import Publication
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
@@ -33,7 +34,9 @@ class HttpServer:
     key_file: str | None = None
 
 
-class HttpSinkOptions(SinkOptions, TlsFiles, connector="http", extra="http", call="http_sink"):
+class HttpSinkOptions(
+    Publication, TlsFiles, SinkOptions, connector="http", extra="http", call="http_sink"
+):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 
     url: str = option(kw_only=False, doc="http://… or https://…, without a password.")
@@ -71,12 +74,6 @@ class HttpSinkOptions(SinkOptions, TlsFiles, connector="http", extra="http", cal
         high=3_600_000,
         doc="Time limit for a response.",
         aliases=("timeout",),
-    )
-    publish_timeout_ms: int = option(
-        default=900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time without accepted requests after which the job ends; its output is kept.",
     )
 
     @classmethod

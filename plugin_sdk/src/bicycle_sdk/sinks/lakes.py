@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from bicycle_sdk.client_options import UpsertOptions
 from bicycle_sdk.connector_options import Conflict, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks.tables import Compression, TableSinkOptions, upsert_with_keys
+from bicycle_sdk.sinks.tables import TableSinkOptions
 
 __all__ = [
     "DeltaSinkOptions",
@@ -59,37 +60,13 @@ class IcebergCatalog:
     name: str | None = None
 
 
-class LakeSinkOptions(TableSinkOptions):
+class LakeSinkOptions(UpsertOptions, TableSinkOptions):
     """The options for writing rows to a lake table."""
-
-    mode: Literal["append", "upsert"] = option(
-        default="append",
-        doc=(
-            "append adds rows; upsert replaces the row with the same keys, and the last record "
-            "wins. Default: upsert with keys, else append."
-        ),
-    )
-    keys: Sequence[str] = option(
-        default=(), doc="Columns that identify a row (upsert); they must not be null."
-    )
-    publish_timeout_ms: int = option(
-        default=900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time without the storage or catalog after which the job ends; its output is kept.",
-    )
-    on_rewind: Literal["fail", "publish_again"] = option(
-        default="fail",
-        doc=(
-            "Reaction when an older epoch than the published output is restored: fail, or write "
-            "again."
-        ),
-    )
 
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with ``rolling`` as options, and the mode that keys select."""
-        options = upsert_with_keys(given)
+        options = super().from_arguments(given)
         rolling = options.pop("rolling", None)
         if isinstance(rolling, Rolling):
             bounds = {
@@ -172,9 +149,6 @@ class DuckdbSinkOptions(LakeSinkOptions, connector="duckdb", extra="duckdb", cal
         kw_only=False, doc="DuckDB file; it is created if it is missing.", aliases=("out_dir",)
     )
     table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
-    compression: Compression = option(
-        default="snappy", doc="Compression of the files in which rows wait for their epoch."
-    )
     marker_table: str = option(
         default="bicycle_epochs",
         doc="Table for published epochs; it is created if it is missing, in the same file.",

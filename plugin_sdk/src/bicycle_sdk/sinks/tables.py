@@ -20,7 +20,6 @@ __all__ = [
     "by_date",
     "by_field",
     "parquet_sink",
-    "upsert_with_keys",
 ]
 
 ColumnType = type | str
@@ -81,7 +80,10 @@ class TableSinkOptions(SinkOptions):
         doc="Column for the event time of each record; a record without event time fails.",
         aliases=("time_field",),
     )
-    compression: Compression = option(default="snappy", doc="Compression of the files.")
+    compression: Compression = option(
+        default="snappy",
+        doc="Compression of files, also while rows in them wait for their epoch.",
+    )
     roll_rows: int = option(
         default=1_000_000,
         low=1,
@@ -173,13 +175,3 @@ parquet_sink = sink_call(
     ParquetSinkOptions,
     "Return a sink of Parquet files in a directory or at a URL, visible when sealed.",
 )
-
-
-def upsert_with_keys(given: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of a call with the mode upsert, if there are keys and no mode."""
-    keys = given.get("keys")
-    if isinstance(keys, str) or given.get("mode") is not None:
-        return dict(given)
-    if not keys:
-        return {name: value for name, value in given.items() if name != "keys"}
-    return given | {"mode": "upsert"}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from bicycle_sdk.client_options import PostgresTable
 from bicycle_sdk.connector_options import SourceOptions, source_call
 from bicycle_sdk.options import option
-from bicycle_sdk.secrets import Secret
 
 __all__ = ["PostgresSourceOptions", "postgres_source"]
 
 
 class PostgresSourceOptions(
-    SourceOptions[Any], connector="postgres", extra="postgres", call="postgres_source"
+    PostgresTable,
+    SourceOptions[Any],
+    connector="postgres",
+    extra="postgres",
+    call="postgres_source",
 ):
     """The options of the PostgreSQL source: table, column and rows.
 
@@ -21,14 +25,6 @@ class PostgresSourceOptions(
     """
 
     type: Any = dict
-    url: str = option(
-        kw_only=False, doc="postgresql://user@host:port/database, without a password."
-    )
-    password: Secret | None = option(
-        default=None,
-        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
-    )
-    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
     column: str = option(
         kw_only=False,
         doc=(
@@ -50,12 +46,6 @@ class PostgresSourceOptions(
         default="",
         doc="Field with the event time: a time with a zone, or ms since 1970.",
         aliases=("time_field",),
-    )
-    connect_timeout_ms: int = option(
-        default=30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="Time limit for the first response of the server at a start.",
     )
 
     @classmethod
