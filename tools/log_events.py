@@ -114,7 +114,7 @@ _DESCRIPTIONS = {
     "shadow_taken_over": "The job continues with the state of the new version.",
     "socket_client_connected": "A client connected to a socket source or sink.",
     "socket_client_failed": "The connection of a client failed.",
-    "socket_client_gone": "A client of a socket sink disconnected.",
+    "socket_client_gone": "A client of a socket sink was lost before it received all lines.",
     "socket_client_refused": "A client was rejected.",
     "socket_clients_held_back": "The journal of a socket source is full; clients must wait.",
     "socket_clients_released": "The socket source reads from its clients again.",

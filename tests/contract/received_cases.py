@@ -128,7 +128,7 @@ class SocketStreamCase(EndlessSourceCase, FeedsBadRecords):
     lost; feeding ends when all lines are in the journal.
     """
 
-    word = "socket_stream"
+    word = "socket"
 
     def __init__(self, folder):
         super().__init__(folder)

@@ -67,7 +67,7 @@ class WebSocketSinkCase(SentCase, CanBeUnwritable):
 class SocketStreamSinkCase(SentCase, CanBeUnwritable):
     """A TCP server of others keeps the lines, which are payloads as they are."""
 
-    word = "socket_stream"
+    word = "socket"
 
     def __init__(self, folder):
         super().__init__(folder)

@@ -32,7 +32,7 @@ OPERATION_WORDS = {
     "replay_letters": 5, "delete_savepoint": 4, "restore": 3,
 }  # fmt: skip
 SINK_FILES_MAX = 5  # Its own, our hooks, two of the SDK, one of pipelines.
-LINES_MAX = 135_700  # The aim is 122,210.
+LINES_MAX = 135_270  # The aim is 122,210.
 # Modules that have changes elsewhere; remove their lists with the next change.
 LISTS_OF_NAMES_MAX = 8
 # Ends of every graph, and the steps that work on columns, too.
@@ -57,7 +57,6 @@ STAND_ALONE = frozenset(
         "connectors.files.zstd",
         "connectors.kafka.idle_rest",
         "connectors.stream_clients.losses",
-        "connectors.stream_clients.sent",
         "extraction.loading",
         "extraction.neighbors",
         "formats.errors",

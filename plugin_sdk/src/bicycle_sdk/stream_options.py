@@ -8,11 +8,27 @@ given::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import unquote, urlsplit
 
-from bicycle_sdk.client_options import PulsarCluster, RedisServer
-from bicycle_sdk.connector_options import SinkOptions, SourceOptions, sink_call, source_call
+from bicycle_sdk.client_options import (
+    Listening,
+    Publication,
+    PulsarCluster,
+    RedisServer,
+    Rewinding,
+)
+from bicycle_sdk.connector_options import (
+    Conflict,
+    ConnectorOptions,
+    SinkOptions,
+    SourceOptions,
+    sink_call,
+    source_call,
+)
 from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
@@ -22,23 +38,28 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 __all__ = [
+    "AddressOptions",
     "FileStreamSinkOptions",
     "FileStreamSourceOptions",
+    "JournalOptions",
+    "PayloadOptions",
     "PublishedOptions",
+    "PulsarLogin",
     "PulsarSinkOptions",
     "PulsarSourceOptions",
     "ReceivedOptions",
+    "RedisLogin",
     "RedisSinkOptions",
     "RedisSourceOptions",
     "SentOptions",
-    "SocketStreamSinkOptions",
-    "SocketStreamSourceOptions",
+    "SocketLines",
     "StdioSinkOptions",
     "StdioSourceOptions",
     "StreamSinkOptions",
     "StreamSourceOptions",
     "WebSocketSinkOptions",
     "WebSocketSourceOptions",
+    "listening_port",
     "pulsar_sink",
     "pulsar_source",
     "redis_sink",
@@ -49,22 +70,21 @@ __all__ = [
     "websocket_source",
 ]
 
-_LISTEN = "Whether to be the server to which others connect."
-_HEADS = "Whether lines have heads as on pipes; otherwise a line is its payload."
 
-
-def _address(parts: SplitResult) -> dict[str, Any]:
-    """Return the option ``address``: the URI without its query."""
-    return {"address": f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"}
-
-
-class _PayloadSource(SourceOptions[Any]):
-    """The options of all sources of streams: the address and the format."""
-
-    address: str = option(
-        kw_only=False,
-        doc="Address of the streams: PROTOCOL://NODE/KEY,KEY, e.g. redis://host:6379/orders.",
+def listening_port(default: int) -> Any:
+    """Declare the port of a socket."""
+    return option(
+        default=default,
+        low=0,
+        high=65_535,
+        doc="Port of the socket; to listen, 0 selects a free port.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PayloadOptions:
+    """The format of payloads."""
+
     value_format: str | Format = option(
         default="string", doc="Format of payloads.", aliases=("format",)
     )
@@ -72,17 +92,128 @@ class _PayloadSource(SourceOptions[Any]):
 
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the format as name and options."""
+        """Return arguments with a ``Format`` as its name and its options."""
         return split_formats(given, "value_format")
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the option with the address."""
-        return _address(parts)
 
     def output_type(self) -> Any:
         """Return the type of the records, if the format has one."""
         return type_given_by(str(self.value_format))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddressOptions(PayloadOptions):
+    """The address of streams, and the format of their payloads."""
+
+    address: str = option(
+        kw_only=False,
+        doc="Address of the streams: PROTOCOL://NODE/KEY,KEY, e.g. redis://host:6379/orders. A "
+        "sink writes one stream.",
+    )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the option ``address``: the URI without its query."""
+        return {"address": f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SocketLines(Listening, PayloadOptions):
+    """Lines over TCP: the address, the connecting side, and the form of a line.
+
+    Programs of other machines reach a listening socket only if ``host`` allows it. Clients are not
+    authenticated.
+    """
+
+    port: int = 0  # Each direction declares the option, with its default.
+    host: str = option(
+        default="127.0.0.1",
+        doc=(
+            "Host to listen on or to connect to; with `0.0.0.0`, other machines can connect "
+            "without authentication. An address is accepted, too: socket://host:port/key."
+        ),
+        aliases=("address",),
+    )
+    stream: str = option(
+        default="",
+        doc=(
+            "Key of the stream. With a key, the job connects to a server, unless `listen` is set; "
+            "without a key, it listens, and other programs connect."
+        ),
+    )
+    heads: bool = option(
+        default=False,
+        doc="Whether lines of a stream have heads as on pipes; otherwise a line is its payload.",
+    )
+    clients_max: int = option(
+        default=256,
+        low=1,
+        high=65_536,
+        doc="Maximum number of connected clients; further clients are rejected and counted.",
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with host and port, which graphs always have."""
+        found = super().from_arguments(given)
+        host = found.get("host")
+        if isinstance(host, str) and host.startswith("socket://"):
+            with contextlib.suppress(ValueError):
+                address = cls.from_address(urlsplit(host))
+                if not (address.keys() - {"host"}) & found.keys():
+                    found = found | address
+        return {"host": cls.host, "port": cls.port, **found}
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return host, port and stream."""
+        host, port, stream = parts.hostname, parts.port, unquote(parts.path).strip("/")
+        if not host or port is None:
+            raise ValueError("host or port is missing; write socket://127.0.0.1:9999")
+        return {"host": host, "port": port, **({"stream": stream} if stream else {})}
+
+    @property
+    def is_server(self) -> bool:
+        """True if other programs connect."""
+        return self.listen or not self.stream
+
+    @property
+    def address(self) -> str:
+        """The address as a URI."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"socket://{host}:{self.port}" + (f"/{self.stream}" if self.stream else "")
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield options that do not fit the connecting side."""
+        given = cast("ConnectorOptions", self).given_options()
+        if "://" in self.host:
+            problem = f"{self.host!r} is not a host, or port or stream is also set"
+            yield Conflict("host", problem, "write socket://host:port/key, or a host")
+        hint = f"set the stream: {self.address}/key"
+        if self.heads and not self.stream:
+            yield Conflict("heads", "lines without a stream have no heads", hint)
+        for name in ("listen", "journal"):
+            if given.get(name) is False and not self.stream:
+                yield Conflict(name, "a socket without a stream listens, with a journal", hint)
+        if not self.is_server and "clients_max" in given:
+            yield Conflict("clients_max", "it applies to a listening socket", "set listen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisLogin(RedisServer):
+    """The Redis server with a password."""
+
+    password: Secret | None = option(default=None, doc="A reference to the password of the server.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PulsarLogin(PulsarCluster):
+    """The Pulsar cluster with a token."""
+
+    token: Secret | None = option(default=None, doc="A reference to the token for the login.")
+
+
+class _PayloadSource(AddressOptions, SourceOptions[Any]):
+    """The options of all sources of streams: the address and the format."""
 
 
 class StreamSourceOptions(_PayloadSource):
@@ -112,7 +243,7 @@ class FileStreamSourceOptions(
 
 class RedisSourceOptions(
     StreamSourceOptions,
-    RedisServer,
+    RedisLogin,
     connector="redis",
     extra="redis",
     call="redis_source",
@@ -120,7 +251,6 @@ class RedisSourceOptions(
 ):
     """The options of the Redis source: streams and server."""
 
-    password: Secret | None = option(default=None, doc="A reference to the password of the server.")
     group: str = option(
         default="", doc="Consumer group in Redis whose position shows the progress of the job."
     )
@@ -134,7 +264,7 @@ class RedisSourceOptions(
 
 class PulsarSourceOptions(
     StreamSourceOptions,
-    PulsarCluster,
+    PulsarLogin,
     connector="pulsar",
     extra="pulsar",
     call="pulsar_source",
@@ -142,7 +272,6 @@ class PulsarSourceOptions(
 ):
     """The options of the Pulsar source: streams and cluster."""
 
-    token: Secret | None = option(default=None, doc="A reference to the token for the login.")
     group: str = option(
         doc=(
             "Subscription that retains unread messages: without a subscription, Pulsar deletes "
@@ -151,14 +280,15 @@ class PulsarSourceOptions(
     )
 
 
-class ReceivedOptions(_PayloadSource):
-    """The options of received streams: format and journal."""
+@dataclass(frozen=True, kw_only=True)
+class JournalOptions:
+    """The journal of received messages."""
 
     journal: bool = option(
         default=False,
         doc=(
             "Whether messages are written to disk before they are read, so that they count "
-            "exactly once."
+            "exactly once; lines of a socket without a stream always are."
         ),
     )
     journal_bytes_max: int = option(
@@ -176,6 +306,15 @@ class ReceivedOptions(_PayloadSource):
         doc="Number of published epochs whose journal is kept, to fall back to an older epoch.",
     )  # fmt: skip
 
+    @property
+    def has_journal(self) -> bool:
+        """True if messages are on disk before they are read."""
+        return self.journal
+
+
+class ReceivedOptions(JournalOptions, _PayloadSource):
+    """The options of received streams: format and journal."""
+
 
 class StdioSourceOptions(
     ReceivedOptions, connector="stdio", call="stdio_source", schemes=("stdio",)
@@ -185,6 +324,7 @@ class StdioSourceOptions(
 
 class WebSocketSourceOptions(
     ReceivedOptions,
+    Listening,
     TlsFiles,
     connector="websocket",
     call="websocket_source",
@@ -192,7 +332,6 @@ class WebSocketSourceOptions(
 ):
     """The options of the WebSocket source: streams and subscription."""
 
-    listen: bool = option(default=False, doc=_LISTEN)
     subscribe: str | None = option(
         default=None,
         doc=(
@@ -218,55 +357,12 @@ class WebSocketSourceOptions(
     )
 
 
-class SocketStreamSourceOptions(
-    ReceivedOptions, connector="socket_stream", call="socket_stream_source", schemes=("socket",)
-):
-    """The options of the socket stream source: lines, and the connecting side."""
-
-    listen: bool = option(default=False, doc=_LISTEN)
-    heads: bool = option(default=False, doc=_HEADS)
-    line_bytes_max: int = option(
-        default=16 << 20,
-        low=1,
-        high=1 << 30,
-        doc="Maximum length of a line; a sender with a longer line is disconnected.",
-    )
-
-
-class PublishedOptions(SinkOptions):
+class PublishedOptions(AddressOptions, Publication, SinkOptions):
     """The options of publication: the stream, the format, and the time limit."""
 
-    address: str = option(kw_only=False, doc="Address of the stream: PROTOCOL://NODE/KEY.")
-    value_format: str | Format = option(
-        default="string", doc="Format of payloads.", aliases=("format",)
-    )
-    value_format_options: object = option(default=None, doc="Options of the format.")
-    publish_timeout_ms: int = option(
-        default=900_000, low=1_000, high=86_400_000,
-        doc="Time without the server after which the job ends; its output is kept.",
-    )  # fmt: skip
 
-    @classmethod
-    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the format as name and options."""
-        return split_formats(given, "value_format")
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the option with the address."""
-        return _address(parts)
-
-
-class StreamSinkOptions(PublishedOptions):
+class StreamSinkOptions(Rewinding, PublishedOptions):
     """The additional options of a sink to a stream with storage."""
-
-    on_rewind: Literal["fail", "publish_again"] = option(
-        default="fail",
-        doc=(
-            "Reaction when an older epoch than the published output is restored: fail, or write "
-            "again."
-        ),
-    )
 
 
 class FileStreamSinkOptions(
@@ -277,7 +373,7 @@ class FileStreamSinkOptions(
 
 class RedisSinkOptions(
     StreamSinkOptions,
-    RedisServer,
+    RedisLogin,
     connector="redis",
     extra="redis",
     call="redis_sink",
@@ -285,7 +381,6 @@ class RedisSinkOptions(
 ):
     """The options of the Redis sink: stream and server."""
 
-    password: Secret | None = option(default=None, doc="A reference to the password of the server.")
     max_length: int | None = option(
         default=None,
         low=1,
@@ -303,7 +398,7 @@ class StdioSinkOptions(SentOptions, connector="stdio", call="stdio_sink", scheme
 
 class PulsarSinkOptions(
     SentOptions,
-    PulsarCluster,
+    PulsarLogin,
     connector="pulsar",
     extra="pulsar",
     call="pulsar_sink",
@@ -311,24 +406,16 @@ class PulsarSinkOptions(
 ):
     """The options of the Pulsar sink: stream and cluster."""
 
-    token: Secret | None = option(default=None, doc="A reference to the token for the login.")
-
 
 class WebSocketSinkOptions(
-    SentOptions, TlsFiles, connector="websocket", call="websocket_sink", schemes=("ws", "wss")
+    SentOptions,
+    Listening,
+    TlsFiles,
+    connector="websocket",
+    call="websocket_sink",
+    schemes=("ws", "wss"),
 ):
     """The options of the WebSocket sink: stream, connecting side and TLS."""
-
-    listen: bool = option(default=False, doc=_LISTEN)
-
-
-class SocketStreamSinkOptions(
-    SentOptions, connector="socket_stream", call="socket_stream_sink", schemes=("socket",)
-):
-    """The options of a sink to a socket: stream, connecting side and format."""
-
-    listen: bool = option(default=False, doc=_LISTEN)
-    heads: bool = option(default=False, doc=_HEADS)
 
 
 redis_source = source_call(RedisSourceOptions, "Return a source of streams of a Redis server.")

@@ -16,7 +16,7 @@ from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.options import describe
-from bicycle_sdk.sinks.addresses import is_stream_file, socket_address
+from bicycle_sdk.sinks.addresses import is_stream_file
 from bicycle_sdk.sources.files import (
     CsvFileSourceOptions,
     JsonlFileSourceOptions,
@@ -78,7 +78,7 @@ def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
     found: Any = _STREAMS.get(parts.scheme)
     if is_stream_file(parts):
         found = stream_options.FileStreamSourceOptions
-    elif parts.scheme in _SCHEMES and not (found and parts.path.strip("/")):
+    elif parts.scheme in _SCHEMES:
         return _SCHEMES[parts.scheme](parts, Query(parts), record_type)
     if found is None and parts.scheme:
         found = installed_options("source", parts.scheme)
@@ -118,16 +118,6 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
     return source
 
 
-def _socket(parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
-    """Return a source of lines from clients."""
-    if query.text("journal") not in (None, "true"):
-        hint = "use socket://127.0.0.1:9999/KEY to connect; it has no journal by default"
-        raise address_error("a listening socket always has a journal", hint)
-    host, port = socket_address(parts)
-    options = query.options(describe(SocketSourceOptions), ("host", "port"))
-    return SocketSourceOptions(host=host, port=port, **options).build_connector()
-
-
 def _generator(_parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
     options = query.options(describe(GeneratorSourceOptions))
     return GeneratorSourceOptions(**options).build_connector()
@@ -145,12 +135,11 @@ _CLASSES: tuple[Any, ...] = (
     stream_options.RedisSourceOptions,
     stream_options.WebSocketSourceOptions,
     stream_options.StdioSourceOptions,
-    stream_options.SocketStreamSourceOptions,
+    SocketSourceOptions,
 )
 _STREAMS = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
 # Schemes whose path or format selects the connector.
 _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]]] = {
     "file": _file,
-    "socket": _socket,
     "generator": _generator,
 }

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from bicycle_sdk.client_options import Listening
 from bicycle_sdk.options import option
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamerUri
@@ -28,12 +29,11 @@ Peer = TypeVar("Peer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeerOptions:
+class PeerOptions(Listening):
     """The options of a streamer with peers, beside ``StreamerOptions``."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
-    listen: bool = option(False, doc="Whether to be the server to which others connect.")
     broadcast: bool = option(
         False, doc="Whether a server forwards messages of a client to all other clients."
     )

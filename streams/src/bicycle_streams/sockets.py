@@ -23,9 +23,9 @@ from bicycle_streams.peers import PeerOptions, PeerStreamer
 from bicycle_streams.producing import Sender
 from bicycle_streams.queued_sending import LineSender, Pending
 
-__all__ = ["SocketOptions", "SocketStreamer"]
+__all__ = ["CHUNK_BYTES", "SocketOptions", "SocketPeer", "SocketStreamer"]
 
-_CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 18
 _LINGER_S = 1.0
 _BACKLOG = 128
 _ADMIT_PAUSE_S = 0.1
@@ -56,7 +56,7 @@ class SocketOptions(StreamerOptions, PeerOptions):
     )
 
 
-class _Peer:
+class SocketPeer:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ class _Peer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-class SocketStreamer(PeerStreamer[_Peer]):
+class SocketStreamer(PeerStreamer[SocketPeer]):
     """Streams over TCP sockets.
 
     Args:
@@ -84,6 +84,7 @@ class SocketStreamer(PeerStreamer[_Peer]):
     options_type: ClassVar[type[StreamerOptions]] = SocketOptions
     options: SocketOptions
     away: ClassVar[tuple[type[Exception], ...]] = (OSError,)
+    send_bytes: int = CHUNK_BYTES  # A peer is passed so many bytes at once.
 
     def __init__(self, uri: StreamerUri, options: SocketOptions) -> None:
         super().__init__(uri, options)
@@ -110,20 +111,28 @@ class SocketStreamer(PeerStreamer[_Peer]):
         """Accept waiting clients; each gets a task, so that a close includes all clients."""
         loop = asyncio.get_running_loop()
         try:
-            connection, _ = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return  # It left.
-        except OSError:  # There is no descriptor left: who comes waits.
+            connection = self._accept(listener)
+        except OSError:  # There is no descriptor left: the client waits.
             loop.remove_reader(listener)
             loop.call_later(_ADMIT_PAUSE_S, self._admit_more)
             return
-        connection.setblocking(False)
+        if connection is None:
+            return
         task = loop.create_task(self._welcome(connection))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
+    def _accept(self, listener: socket.socket) -> socket.socket | None:
+        """Return a waiting client, or None if it left; raise OSError without a descriptor."""
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        connection.setblocking(False)
+        return connection
+
     async def _welcome(self, connection: socket.socket) -> None:
-        peer = _Peer(*await asyncio.open_connection(sock=connection, limit=_CHUNK_BYTES))
+        peer = SocketPeer(*await asyncio.open_connection(sock=connection, limit=CHUNK_BYTES))
         if not self._is_closing:
             await self._serve(peer)
         await self._part(peer)
@@ -134,30 +143,32 @@ class SocketStreamer(PeerStreamer[_Peer]):
             self._listener.close()
             await asyncio.gather(*self._serving)
 
-    async def _connect(self) -> _Peer:
+    async def _connect(self) -> SocketPeer:
         host, port = self.uri.host_and_port()
         timeout_ms = self.options.connect_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                return _Peer(*await asyncio.open_connection(host, port, limit=_CHUNK_BYTES))
+                return SocketPeer(*await asyncio.open_connection(host, port, limit=CHUNK_BYTES))
         except TimeoutError:
             raise TimeoutError(f"no answer in {timeout_ms} ms") from None
 
-    async def _take(self, peer: _Peer) -> None:
+    async def _take(self, peer: SocketPeer) -> None:
         with contextlib.suppress(OSError):
             await self._take_lines(peer)
         peer.has_ended.set()
-        # Who has nothing more to say to a server may want to hear, as nc does.
-        may_hear = self.options.listen and self._senders and not self._is_closing
-        if not may_hear:
+        if not self._keeps_silent_peer():
             self.peers.discard(peer)
             peer.writer.close()
         with contextlib.suppress(OSError):
             await peer.writer.wait_closed()
 
-    async def _take_lines(self, peer: _Peer) -> None:
+    def _keeps_silent_peer(self) -> bool:
+        """Return whether a peer that sends nothing more still receives, as nc does."""
+        return self.options.listen and bool(self._senders) and not self._is_closing
+
+    async def _take_lines(self, peer: SocketPeer) -> None:
         rest = b""
-        while data := await peer.reader.read(_CHUNK_BYTES):
+        while data := await peer.reader.read(CHUNK_BYTES):
             *lines, rest = (rest + data).split(b"\n")
             await self._offer(lines)
             if len(rest) > self.options.line_bytes_max:
@@ -174,7 +185,7 @@ class SocketStreamer(PeerStreamer[_Peer]):
         if self.options.broadcast and lines:
             await self.send_lines(lines)
 
-    async def _part(self, peer: _Peer) -> None:
+    async def _part(self, peer: SocketPeer) -> None:
         with contextlib.suppress(OSError):
             if peer.was_sent_to and not peer.writer.transport.is_closing():
                 # A close with something unread would take along what the other side has not read.
@@ -190,17 +201,20 @@ class SocketStreamer(PeerStreamer[_Peer]):
 
     async def send_lines(self, lines: list[bytes]) -> bool:
         """Send lines to all peers, each at its pace; return whether all have taken them."""
+        return await self.send_data(b"".join(line + b"\n" for line in lines), len(lines))
+
+    async def send_data(self, data: bytes, line_count: int) -> bool:
+        """Send whole lines as they are; otherwise as ``send_lines``."""
         peers = list(self.peers)
-        data = b"".join(line + b"\n" for line in lines)
         results = await asyncio.gather(*(self._send_to(peer, data) for peer in peers))
-        self.note_dropped(len(lines), results)
+        self.note_dropped(line_count, results)
         return all(results) and bool(peers)
 
-    async def _send_to(self, peer: _Peer, data: bytes) -> bool:
+    async def _send_to(self, peer: SocketPeer, data: bytes) -> bool:
         peer.was_sent_to = True
         try:
-            for begin in range(0, len(data), _CHUNK_BYTES):
-                peer.writer.write(data[begin : begin + _CHUNK_BYTES])
+            for begin in range(0, len(data), self.send_bytes):
+                peer.writer.write(data[begin : begin + self.send_bytes])
                 async with asyncio.timeout(self.options.send_timeout_ms / 1_000):
                     await peer.writer.drain()
         except OSError:

@@ -5,7 +5,7 @@ import pytest
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.kafka.source import KafkaSource
-from bicycle_runtime.connectors.sockets.source import SocketSource
+from bicycle_runtime.connectors.stream_clients.sockets import SocketSource
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, Slice
 from bicycle_sdk.clock import ManualClock
 

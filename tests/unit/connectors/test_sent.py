@@ -123,7 +123,7 @@ def sink_of(tmp_path):
 
 def has_peers(sink):
     """What the kernel takes for a connection that is gone already is lost: no case here."""
-    streamer = sink._sent_to._streamer
+    streamer = sink._sent_to.streamer
     return streamer is not None and bool(streamer.peers)
 
 
@@ -177,7 +177,7 @@ def tls(folder, own, trusted):
 def test_a_job_sends_to_another_over_tls_with_certificates_of_both(tmp_path, sink_of):
     folder = make_certificates(tmp_path)
     run = sink_of(f"wss://127.0.0.1:0/x?listen=true&{tls(folder, 'service', 'ca')}")
-    port = run.sink._sent_to._streamer.port
+    port = run.sink._sent_to.streamer.port
 
     def job(env):
         uri = f"wss://127.0.0.1:{port}/x?journal=true&{tls(folder, 'ada', 'service')}"

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from bicycle_runtime.base.open_files import has_room
-from bicycle_runtime.connectors.sockets.listening import Door
+from bicycle_runtime.connectors.stream_clients.admission import Door
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import (
     SinkRun,

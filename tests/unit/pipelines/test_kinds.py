@@ -84,6 +84,8 @@ def test_options_of_sources_reach_the_graph(keys, properties):
             'kind = "redis"\naddress = "redis://h/a"\nmax_length = 9\npublish_timeout_ms = "2m"',
             "redis", {"address": "redis://h/a", "max_length": 9, "publish_timeout_ms": 120_000},
         ),
+        ('kind = "socket_stream"\naddress = "socket://h:1/a"\nheads = true', "socket",
+         {"host": "h", "port": 1, "stream": "a", "heads": True}),
         ('kind = "csv_file"\nout_dir = "o"\nroll_ms = 250', "csv_file",
          {"path": "o", "roll_ms": 250}),
         ('kind = "file"\nout_dir = "o"\nroll_after = 250', "jsonl_file",
@@ -163,3 +165,12 @@ def test_a_stream_file_is_written_and_read(tmp_path):
     assert sorted(map(json.dumps, found)) == [
         '{"page": "/", "n": 1}', '{"page": "/cart", "n": 2}',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stream", "has_times"), [("", False), ('stream = "a"\n', True)])
+def test_lines_of_a_socket_have_event_times_if_they_are_a_stream(stream, has_times):
+    window = '[window]\ntype = "session"\ngap = "5m"\n[ops]\ncount_by = "k"\n[time]\n'
+
+    found = problems(window + text(source=f'kind = "socket"\nport = 1\n{stream}'))
+
+    assert any("'source' has no event time" in each for each in found) is not has_times

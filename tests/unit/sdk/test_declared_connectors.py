@@ -109,6 +109,8 @@ def contradicting(cls, name):
         (sinks.ConsoleSinkOptions, "columns"): {"format": "table"},
         (sinks.ConsoleSinkOptions, "rows"): {"format": "table"},
         (sinks.HttpSinkOptions, "body"): {"batch_records": 1},
+        (sinks.SocketSinkOptions, "heads"): {"stream": "a"},
+        (sources.SocketSourceOptions, "heads"): {"stream": "a"},
         (sinks.PostgresSinkOptions, "delete_field"): {"keys": ("a",)},
         (sinks.PostgresSinkOptions, "mode"): {"keys": ("a",)},
         (ParquetSinkOptions, "partition_field"): {"partition_by": "field"},

@@ -32,7 +32,10 @@ class Order:
         ("file:in.csv?timestamp_field=at", csv_file_source("in.csv", timestamp_field="at")),
         ("file:in.parquet", parquet_file_source("in.parquet")),
         ("socket://127.0.0.1:4000", socket_source(host="127.0.0.1", port=4000)),
-        ("socket://127.0.0.1:4000?journal=true", socket_source(host="127.0.0.1", port=4000)),
+        (
+            "socket://127.0.0.1:4000?journal=true",
+            socket_source(host="127.0.0.1", port=4000, journal=True),
+        ),
         ("generator:", generator_source()),
         ("generator:?rate_ms=0&count=5", generator_source(rate_ms=0, count=5)),
         ("kafka://a:1,b:2/lines", KafkaSourceBuilder[str]("a:1,b:2", "lines").build_connector()),
@@ -153,7 +156,7 @@ def test_an_environment_reads_from_a_uri():
         ("socket://host", "port"),
         ("socket://host:many", "many"),
         ("socket://host:1?journal=false", "journal"),
-        ("socket://host:1?format=json", "format"),
+        ("socket://host:1?heads=true", "heads"),
         ("generator:?count=-1", "count"),
     ],
 )
@@ -194,12 +197,6 @@ def test_lines_cannot_be_read_as_a_type():
              "username": "u", "timestamps": "ns"}, str,
         ),
         (
-            "socket://h:1/a?journal=true&listen=true&heads=true&line_bytes_max=9", Order,
-            "socket_stream",
-            {"value_format": "json", "journal": True, "listen": True, "heads": True,
-             "line_bytes_max": 9}, Order,
-        ),
-        (
             "redis://h/a?password_env=SECRET", None, "redis",
             {"password": {"secret": {"env": "SECRET"}}}, str,
         ),
@@ -211,6 +208,17 @@ def test_streams_are_named_by_their_address(uri, record_type, word, properties, 
     assert (source.connector_type, source.output_type) == (word, given)
     address = uri.partition("?")[0]
     assert source.properties == {"address": address, **properties}
+
+
+def test_a_slash_after_a_socket_selects_its_stream():
+    uri = "socket://h:1/a?journal=true&listen=true&heads=true&line_bytes_max=9"
+    source = source_from_uri(uri, Order)
+
+    assert (source.connector_type, source.output_type) == ("socket", Order)
+    assert source.properties == {
+        "host": "h", "port": 1, "stream": "a", "value_format": "json", "journal": True,
+        "listen": True, "heads": True, "line_bytes_max": 9,
+    }  # fmt: skip
 
 
 def test_a_sink_is_named_by_the_address_of_its_stream():
@@ -233,8 +241,8 @@ def test_a_sink_is_named_by_the_address_of_its_stream():
     [
         ("ws://h:1/x/a?listen=true", "websocket", {"address": "ws://h:1/x/a", "listen": True}),
         (
-            "socket://h:1/a?heads=true&format=json", "socket_stream",
-            {"address": "socket://h:1/a", "heads": True, "value_format": "json"},
+            "socket://h:1/a?heads=true&format=json", "socket",
+            {"host": "h", "port": 1, "stream": "a", "heads": True, "value_format": "json"},
         ),
         ("socket://127.0.0.1:1", "socket", {"host": "127.0.0.1", "port": 1}),
         ("stdio:///a", "stdio", {"address": "stdio:///a"}),
@@ -259,7 +267,7 @@ def test_every_backend_is_a_sink(uri, word, properties):
         "file:out.jsonl", "pigeon://roof/a", "redis://h/a?group=g", "redis://h/a?db=two",
         "redis://h/a?db=1&db=2", "redis://h/a?format=json&schema=x",
         "ws://h/a?listen=yes", "stdio:///a?listen=true", "socket://h", "socket://h:many",
-        "socket://h:1?format=json", "kafka://a:1/", "kafka://a:1/x,y", "kafka://a:1/t?guarantee=no",
+        "socket://h:1?group=g", "kafka://a:1/", "kafka://a:1/x,y", "kafka://a:1/t?guarantee=no",
     ],
 )  # fmt: skip
 def test_what_names_no_sink_is_told(uri):

@@ -13,11 +13,10 @@ from bicycle_sdk import stream_options
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka.options import KafkaSinkOptions
-from bicycle_sdk.options import describe
 from bicycle_sdk.sinks.sockets import SocketSinkOptions
-from bicycle_sdk.uri_queries import Query, address_error, read_connector
+from bicycle_sdk.uri_queries import address_error, read_connector
 
-__all__ = ["is_stream_file", "sink_from_uri", "socket_address"]
+__all__ = ["is_stream_file", "sink_from_uri"]
 
 _CALL = "to_uri"
 _CLASSES: tuple[Any, ...] = (
@@ -25,7 +24,7 @@ _CLASSES: tuple[Any, ...] = (
     stream_options.RedisSinkOptions,
     stream_options.PulsarSinkOptions,
     stream_options.WebSocketSinkOptions,
-    stream_options.SocketStreamSinkOptions,
+    SocketSinkOptions,
     stream_options.StdioSinkOptions,
 )
 _SCHEMES = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
@@ -47,11 +46,6 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         {'address': 'file://./events.ss/orders', 'value_format': 'json'}
     """
     parts = urlsplit(uri, allow_fragments=False)
-    if parts.scheme == "socket" and not parts.path.strip("/"):
-        host, port = socket_address(parts, call=_CALL)
-        query = Query(parts, call=_CALL)
-        options = query.options(describe(SocketSinkOptions), ("host", "port"))
-        return SocketSinkOptions(host=host, port=port, **options).build_connector()
     found = _SCHEMES.get(parts.scheme)
     if is_stream_file(parts):
         found = stream_options.FileStreamSinkOptions
@@ -66,17 +60,6 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         )
     sink: SinkDescriptor[Any] = read_connector(parts, found, call=_CALL, record_type=None)
     return sink
-
-
-def socket_address(parts: SplitResult, *, call: str = "from_uri") -> tuple[str, int]:
-    """Return host and port of an address without a stream."""
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise address_error(str(error), "write socket://127.0.0.1:9999", call=call) from error
-    if host is None or port is None:
-        raise address_error("host or port is missing", "write socket://127.0.0.1:9999", call=call)
-    return host, port
 
 
 def is_stream_file(parts: SplitResult) -> bool:

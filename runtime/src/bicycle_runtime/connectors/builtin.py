@@ -14,6 +14,8 @@ EXTRAS = {
     "pulsar": "pulsar",
     "redis": "redis",
 }
+# Former words of connectors, in stored jobs and in job files.
+FORMER_WORDS = {"socket_stream": "socket"}
 _ROOM = "bicycle_runtime.connectors"
 
 
@@ -27,13 +29,12 @@ def bicycle_sources() -> dict[str, str]:
         "jsonl": f"{_ROOM}.files.source:JsonlFileSource",
         "csv": f"{_ROOM}.files.source:CsvFileSource",
         "parquet": f"{_ROOM}.files.source:ParquetFileSource",
-        "socket": f"{_ROOM}.sockets.source:SocketSource",
+        "socket": f"{_ROOM}.stream_clients.sockets:SocketSource",
         "kafka": f"{_ROOM}.kafka.source:KafkaSource",
         "postgres": f"{_ROOM}.postgres.source:PostgresSource",
         "pulsar": f"{_ROOM}.stream_clients.pulsar:PulsarStreamSource",
         "redis": f"{_ROOM}.stream_clients.redis:RedisStreamSource",
         "stream_file": f"{_ROOM}.stream_clients.stream_files:StreamFileSource",
-        "socket_stream": f"{_ROOM}.stream_clients.received:SocketStreamSource",
         "stdio": f"{_ROOM}.stream_clients.received:StdioSource",
         "websocket": f"{_ROOM}.stream_clients.received:WebSocketSource",
     }
@@ -53,13 +54,12 @@ def bicycle_sinks() -> dict[str, str]:
         "duckdb": f"{_ROOM}.lakes.duckdb_file:DuckdbSink",
         "http": f"{_ROOM}.http.sink:HttpSink",
         "iceberg": f"{_ROOM}.lakes.iceberg:IcebergSink",
-        "socket": f"{_ROOM}.sockets.sink:SocketSink",
+        "socket": f"{_ROOM}.stream_clients.sockets:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",
         "pulsar": f"{_ROOM}.stream_clients.pulsar:PulsarStreamSink",
         "redis": f"{_ROOM}.stream_clients.redis:RedisStreamSink",
         "stream_file": f"{_ROOM}.stream_clients.stream_files:StreamFileSink",
-        "socket_stream": f"{_ROOM}.stream_clients.sent:SocketStreamSink",
         "stdio": f"{_ROOM}.stream_clients.sent:StdioSink",
         "websocket": f"{_ROOM}.stream_clients.sent:WebSocketSink",
     }

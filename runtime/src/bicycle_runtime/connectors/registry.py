@@ -86,6 +86,11 @@ class ConnectorRegistry:
         self.sinks = dict(sinks)
         self.refusals = refusals
 
+    @staticmethod
+    def current_word(word: str) -> str:
+        """Return the word of a connector that has another word in older jobs."""
+        return builtin.FORMER_WORDS.get(word, word)
+
     def source_class(self, word: str, vertex_id: str = "") -> type[Source]:
         """Import and return the class of a source.
 
@@ -132,6 +137,7 @@ class ConnectorRegistry:
     def _class(self, direction: str, word: str, vertex_id: str) -> Any:
         table = self.sources if direction == "source" else self.sinks
         base = Source if direction == "source" else Sink
+        word = self.current_word(word)
         if word not in table:
             raise self._unknown(direction, word, vertex_id, reason=None)
         try:

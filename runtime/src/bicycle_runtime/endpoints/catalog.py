@@ -13,7 +13,14 @@ from typing import Any, Literal
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.formats.registry import default_formats
 
-__all__ = ["ConnectorDescription", "Direction", "connector_names", "find_connector", "format_names"]
+__all__ = [
+    "ConnectorDescription",
+    "Direction",
+    "connector_names",
+    "find_connector",
+    "format_names",
+    "has_connector",
+]
 
 Direction = Literal["source", "sink"]
 
@@ -39,6 +46,11 @@ def connector_names(direction: Direction) -> list[str]:
     return sorted(registry.sources if direction == "source" else registry.sinks)
 
 
+def has_connector(direction: Direction, name: str) -> bool:
+    """Return whether a source or sink has a name, now or in older texts."""
+    return default_registry().current_word(name) in connector_names(direction)
+
+
 @cache
 def find_connector(direction: Direction, name: str) -> ConnectorDescription:
     """Import a connector and return its description.
@@ -50,7 +62,7 @@ def find_connector(direction: Direction, name: str) -> ConnectorDescription:
     found: Any = registry.source_class(name) if direction == "source" else registry.sink_class(name)
     options_class: type[Any] = getattr(found, "options_class", UndeclaredOptions)
     return ConnectorDescription(
-        name=name,
+        name=registry.current_word(name),
         options_class=options_class,
         about=(options_class.__doc__ or "").partition("\n\n")[0],
         gives_times=getattr(found, "gives_times", None),

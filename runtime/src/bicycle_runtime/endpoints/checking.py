@@ -7,7 +7,7 @@ of them are reported at once. A table without problems becomes its struct.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -168,11 +168,14 @@ class Checks:
         kept = without_problems(data, info, path, touched)
         return None if kept is WRONG else msgspec.convert(kept, kind, strict=False)
 
-    def word(self, value: Any, known: Iterable[str], path: KeyPath, *, what: str) -> str | None:
-        """Check one word of a closed set; messages call it ``what``."""
-        words = sorted(known)
-        if isinstance(value, str) and value in words:
+    def word(self, value: Any, known: Collection[str], path: KeyPath, *, what: str) -> str | None:
+        """Check one word of a closed set; messages call it ``what``.
+
+        A collection may contain former words that it does not list.
+        """
+        if isinstance(value, str) and value in known:
             return value
+        words = sorted(known)
         self.note(path, f"unsupported {what}: {_shorten(value)}; {_one_of(str(value), words)}")
         return None
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from bicycle_runtime.endpoints.catalog import Direction, connector_names, find_connector
+from bicycle_runtime.endpoints.catalog import (
+    Direction,
+    connector_names,
+    find_connector,
+    has_connector,
+)
 from bicycle_runtime.endpoints.checking import Checks, check_address
 from bicycle_runtime.endpoints.keys import ConnectorKeys, keys_of_connector
 from bicycle_runtime.endpoints.positions import KeyPath
@@ -148,7 +153,7 @@ class Kinds(Mapping[str, type[K]], Generic[K]):
             UNKNOWN_CONNECTOR: its connector cannot be imported.
         """
         if word not in self._made:
-            if word not in self._special and word not in connector_names(self._direction):
+            if word not in self:
                 raise KeyError(word)
             base = self._special.get(word, self._base)
             connector = find_connector(self._direction, base.kind or word)
@@ -159,7 +164,7 @@ class Kinds(Mapping[str, type[K]], Generic[K]):
         return self._made[word]
 
     def __contains__(self, word: object) -> bool:
-        return word in self._special or word in connector_names(self._direction)
+        return word in self._special or has_connector(self._direction, str(word))
 
     def __iter__(self) -> Iterator[str]:
         names = set(connector_names(self._direction))

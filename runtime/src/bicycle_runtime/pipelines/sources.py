@@ -53,7 +53,8 @@ class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
     @property
     def has_times(self) -> bool:
         """True if records have event times without a field."""
-        return self.connector.gives_times is not False and not self.reads_time
+        found = getattr(self.options(), "gives_times", self.connector.gives_times)
+        return found is not False and not self.reads_time
 
     @property
     def is_csv(self) -> bool:

@@ -166,6 +166,7 @@ def test_a_job_without_a_graph_is_told_and_hides_no_other(jobs):
         ("iceberg", {"table": "shop.orders"}, ["iceberg:shop.orders"]),
         ("http", {"url": "https://ada:pw@host/hook?key=1"}, ["https://host/hook"]),
         ("socket", {"port": 9999}, ["socket://127.0.0.1:9999"]),
+        ("socket", {"host": "h", "port": 1, "stream": "a,b"}, ["socket://h:1/a", "socket://h:1/b"]),
         ("of-a-stranger", {"address": "pigeon://loft/a,b"}, ["pigeon://loft/a", "pigeon://loft/b"]),
         ("generator", {"rate_ms": 5}, []),
     ],

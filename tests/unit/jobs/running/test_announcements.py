@@ -7,6 +7,7 @@ def test_sockets_are_announced_with_the_command_that_connects():
         lines = env.socket_source(host="0.0.0.0", port=9_999)
         lines.socket_sink(host="192.0.2.1", port=9_998)
         lines.socket_sink(host="localhost", port=0)
+        lines.to_uri("socket://localhost:9997/key")
         lines.print()
 
     assert socket_lines(bundle_of(build).graph) == [

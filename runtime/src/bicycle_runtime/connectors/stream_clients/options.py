@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
-from bicycle_sdk.stream_options import PublishedOptions, ReceivedOptions, StreamSourceOptions
+from bicycle_sdk.stream_options import PayloadOptions
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.options import TlsOptions
 
 
-def codec_of(
-    spec: ConnectorSpec, options: StreamSourceOptions | PublishedOptions | ReceivedOptions
-) -> Codec:
+def codec_of(spec: ConnectorSpec, options: PayloadOptions) -> Codec:
     """Return the codec of payloads.
 
     Raises:

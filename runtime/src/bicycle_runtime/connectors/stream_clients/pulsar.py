@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pulsar
@@ -33,12 +34,12 @@ from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord, ConnectorSpec
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.stream_options import (
-    PublishedOptions,
     PulsarSinkOptions,
     PulsarSourceOptions,
     StreamSourceOptions,
 )
 from bicycle_streams.addresses import StreamKey, StreamUrl
+from bicycle_streams.connecting import connect
 from bicycle_streams.errors import StreamError, StreamUrlError
 from bicycle_streams.messages import Message
 from bicycle_streams.pulsar.cluster import PORT, TLS_PROTOCOL, Cluster
@@ -96,13 +97,12 @@ class PulsarStreamSink(SentSink):
 
     options_class = PulsarSinkOptions
 
-    def make_output(self, options: PublishedOptions) -> StreamOutput:
+    def make_output(self, options: PulsarSinkOptions) -> StreamOutput:
         """Return the output."""
-        assert isinstance(options, PulsarSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
         server = _server_of(self.spec, url, options)
         words = {name: value for name, value in server.all_words().items() if value is not None}
-        self._sent_to = SentOutput(url, words)
+        self._sent_to = SentOutput(url, partial(connect, url, words))
         return self._sent_to
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
+from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, lines_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
 from bicycle_runtime.connectors.stream_clients.options import codec_of
@@ -34,15 +35,16 @@ from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.quantities import amount
+from bicycle_sdk.sources.sockets import SocketSourceOptions
 from bicycle_sdk.stream_options import (
     ReceivedOptions,
-    SocketStreamSourceOptions,
     StdioSourceOptions,
     WebSocketSourceOptions,
 )
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import backend_of, connect
 from bicycle_streams.consuming import Consumer
+from bicycle_streams.contract import Streamer
 from bicycle_streams.delivering import HubConsumer
 from bicycle_streams.errors import (
     STREAM_TLS_REFUSED,
@@ -56,17 +58,14 @@ from bicycle_streams.lines import BROADCAST
 from bicycle_streams.messages import Message
 from bicycle_streams.peers import PeerStreamer
 
-__all__ = ["SocketStreamSource", "StdioSource", "WebSocketSource"]
-
 _LOG = logging.getLogger(__name__)
 _WEBSOCKET_WORDS = (
     "ca_file", "cert_file", "frame_bytes_max", "key_file", "listen", "ping_interval_ms",
     "ping_timeout_ms", "sequence_field", "subscribe",
 )  # fmt: skip
-_SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
 _BATCH = 1_000
 _REFUSED = -1  # The shard in the journal of invalid messages.
-_LOOK_S = 0.05
+LOOK_S = 0.05
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _PLAIN = {b"n": b"\n", b"\\": b"\\"}
@@ -112,8 +111,8 @@ class Receiver:
 
     Args:
         vertex_id: For the log.
-        url: The streams.
-        words: Returns the options of the backend for the last received sequence.
+        stream_keys: The streams.
+        connect: Returns the streamer for messages after the last received sequence.
         journal: Where messages go; closed by ``stop``.
         unread_bytes_max: While so much waits unread, nothing is taken.
     """
@@ -121,8 +120,8 @@ class Receiver:
     def __init__(
         self,
         vertex_id: str,
-        url: StreamUrl,
-        words: Callable[[int | None], Mapping[str, object]],
+        stream_keys: Sequence[StreamKey],
+        connect: Callable[[int | None], Streamer],
         journal: Journal,
         *,
         unread_bytes_max: int,
@@ -132,18 +131,25 @@ class Receiver:
         self.is_reachable = False  # Unknown before the first connection.
         self.last_sequence: int | None = None
         self._vertex_id = vertex_id
-        self._url = url
-        self._words = words
+        self.streamer: Streamer | None = None
+        self._stream_keys = stream_keys
+        self._connect = connect
         self._journal = journal
         self._unread_bytes_max = unread_bytes_max
         self._error: BaseException | None = None
         self._gap_count = 0
         self._is_stopping = threading.Event()
+        self._has_opened = threading.Event()  # Or failed.
         self._thread = threading.Thread(target=self._run, name=f"streams-{vertex_id}", daemon=True)
 
     def start(self) -> None:
         """Begin to receive."""
         self._thread.start()
+
+    def wait_until_open(self) -> None:
+        """Wait for the first connection, which a server has at once; raise its error."""
+        self._has_opened.wait()
+        self.check()
 
     def check(self) -> None:
         """Raise the error that ended the thread, if there is one."""
@@ -161,6 +167,8 @@ class Receiver:
             asyncio.run(self._receive_always())
         except Exception as error:  # noqa: BLE001 - whatever it is, the driver raises it.
             self._error = error
+        finally:
+            self._has_opened.set()
 
     async def _receive_always(self) -> None:
         pause_s, is_waiting = _PAUSE_S, False
@@ -182,9 +190,9 @@ class Receiver:
 
     async def _receive(self) -> None:
         """Receive until the streams end, or this is to stop."""
-        async with connect(self._url, self._words(self.last_sequence)) as streamer:
-            consumer = await streamer.create_consumer(self._url.stream_keys)
-            self.is_reachable = True
+        async with self._connect(self.last_sequence) as streamer:
+            consumer = await streamer.create_consumer(self._stream_keys)
+            self._note_open(streamer)
             assert isinstance(consumer, HubConsumer), "these backends have no others"
             while (batch := await self._next(consumer)) is not None:
                 self.is_reachable = not isinstance(streamer, PeerStreamer) or streamer.is_reachable
@@ -192,6 +200,10 @@ class Receiver:
                 self._note_gaps(getattr(streamer, "gap_count", 0))
                 await self._wait_for_room()
             self._keep(consumer.leave())
+
+    def _note_open(self, streamer: Streamer) -> None:
+        self.streamer, self.is_reachable = streamer, True
+        self._has_opened.set()
 
     def _keep(self, batch: list[Message]) -> None:
         if batch:
@@ -206,7 +218,7 @@ class Receiver:
         if self._is_stopping.is_set():
             return None
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(LOOK_S):
                 return await consumer.next_batch(_BATCH)
         except TimeoutError:
             return []
@@ -222,12 +234,12 @@ class Receiver:
         while self._journal.end - self.read_position >= self._unread_bytes_max:
             if self._is_stopping.is_set():
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
 
     async def _wait(self, seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         while not self._is_stopping.is_set() and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
 
     def _note_gaps(self, count: int) -> None:
         if count > self._gap_count:
@@ -246,28 +258,28 @@ class ReceivedReader:
     codec: Codec
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of the range, which begins and ends where messages do."""
+        """Yield the records of the range, which begins and ends where lines do."""
         position, held = part.start, b""
         for data in self.segments.blocks(list(part.details["segments"]), part.start, part.end):
-            whole, newline, rest = (held + data).rpartition(b"\n")
-            held = rest
+            whole, newline, held_next = (held + data).rpartition(b"\n")
+            held = held_next
             if newline:
-                lines = whole.split(b"\n")
-                offsets = [position]
-                for line in lines:
-                    offsets.append(offsets[-1] + len(line) + 1)
-                position = offsets.pop()
-                yield self._batch(list(map(message_of, lines)), offsets, position)
+                block = LineBlock(position, whole + newline, position + len(whole) + 1)
+                position = block.next_offset
+                yield self.decode(block)
         if position == part.start:
             yield SourceBatch(values=[], offsets=(), next_offset=part.start)
 
-    def _batch(
-        self, messages: Sequence[Message], offsets: Sequence[int], position: int
-    ) -> SourceBatch:
-        placed = list(zip(messages, offsets, strict=True))
+    def decode(self, block: LineBlock) -> SourceBatch:
+        """Return the records of a block of the journal, whose lines are messages."""
+        messages = map(message_of, lines_of(block))
+        placed = list(zip(messages, LineOffsets(block), strict=True))
         good = [each for each in placed if each[0].shard_id != _REFUSED]
         batch = decoded_batch(
-            self.codec, [message for message, _ in good], [at for _, at in good], position
+            self.codec,
+            [message for message, _ in good],
+            [at for _, at in good],
+            block.next_offset,
         )
         if len(good) < len(placed):
             bad = [_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED]
@@ -281,9 +293,10 @@ class ReceivedReader:
 class ReceivedSource(SnapshotsState, JournalSource):
     """Reads streams as they come; a subclass knows the backend."""
 
-    options_class: type[ReceivedOptions]
+    options_class: type[ReceivedOptions | SocketSourceOptions]
     protocols: tuple[str, ...]
-    gives_times = True
+    gives_times: bool | None = True
+    receiver_type: type[Receiver] = Receiver
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self._options = options = read_options(self.options_class, spec)
@@ -291,27 +304,35 @@ class ReceivedSource(SnapshotsState, JournalSource):
             spec,
             segment_bytes=options.segment_bytes,
             epochs_min=options.journal_epochs_min,
-            is_synced=options.journal,
+            is_synced=options.has_journal,
         )
         # The contract has one promise for a class; here it is up to an option.
         self.guarantee = (  # type: ignore[misc]
-            Guarantee.EXACTLY_ONCE if options.journal else Guarantee.AT_MOST_ONCE
+            Guarantee.EXACTLY_ONCE if options.has_journal else Guarantee.AT_MOST_ONCE
         )
-        self._url = url_of(spec, options.address, self.protocols)
+        self._url = self.url()
         backend_of(self._url.streamer)  # Its library must be there before anything begins.
         self._codec = codec_of(spec, options)
         self._sequence: int | None = None
+
+    def url(self) -> StreamUrl:
+        """Return the address of the streams."""
+        return url_of(self.spec, self._options.address, self.protocols)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
         """Return the backend's options for messages after a sequence."""
         return {}
 
+    def streamer(self, last_sequence: int | None) -> Streamer:
+        """Return the streamer for messages after a sequence, without opening it."""
+        return connect(self._url, self.words(last_sequence))
+
     def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
         """Start to receive after the last received message."""
-        receiver = Receiver(
+        receiver = self.receiver_type(
             self.spec.vertex_id,
-            self._url,
-            self.words,
+            self._url.stream_keys,
+            self.streamer,
             journal,
             unread_bytes_max=self._options.journal_bytes_max,
         )
@@ -353,17 +374,6 @@ class WebSocketSource(ReceivedSource):
         found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
         found["last_sequence"] = last_sequence
         return {name: value for name, value in found.items() if value is not None}
-
-
-class SocketStreamSource(ReceivedSource):
-    """Reads lines of a TCP connection; never ends."""
-
-    options_class = SocketStreamSourceOptions
-    protocols = ("socket",)
-
-    def words(self, last_sequence: int | None) -> dict[str, object]:
-        """Return the options of the connection."""
-        return {name: getattr(self._options, name) for name in _SOCKET_WORDS}
 
 
 class StdioSource(ReceivedSource):

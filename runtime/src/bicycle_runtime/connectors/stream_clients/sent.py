@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
 from bicycle_runtime.connectors.stream_clients.backends import AwayError, RefusedError, StreamOutput
 from bicycle_runtime.connectors.stream_clients.sink import PayloadWriterFactory, StreamSink
-from bicycle_runtime.contract import DropsRecords, Guarantee
+from bicycle_runtime.contract import ConnectorSpec, DropsRecords, Guarantee, WriterFactory
 from bicycle_runtime.formats.contract import Codec
-from bicycle_sdk.stream_options import (
-    PublishedOptions,
-    SocketStreamSinkOptions,
-    StdioSinkOptions,
-    WebSocketSinkOptions,
-)
+from bicycle_sdk.stream_options import StdioSinkOptions, WebSocketSinkOptions
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.connecting import connect
 from bicycle_streams.contract import Streamer
@@ -33,11 +30,9 @@ from bicycle_streams.lines import line_payload
 from bicycle_streams.peers import PeerStreamer
 from bicycle_streams.producing import Producer
 
-__all__ = ["SocketStreamSink", "StdioSink", "WebSocketSink"]
-
 T = TypeVar("T")
 _BATCH = 1_000
-_RETRY_MS = 1_000  # So long one try waits for the other side; `Patience` tries again.
+RETRY_MS = 1_000  # So long one try waits for the other side; `Patience` tries again.
 
 
 class SentOutput:
@@ -45,32 +40,38 @@ class SentOutput:
 
     Args:
         url: The stream.
-        words: Options of the backend.
+        make: Returns the streamer, without opening it.
+        listens: Whether the streamer is a server.
     """
 
-    def __init__(self, url: StreamUrl, words: Mapping[str, object]) -> None:
+    def __init__(
+        self, url: StreamUrl, make: Callable[[], Streamer], *, listens: bool = False
+    ) -> None:
         self._url = url
-        self._words = words
+        self._make = make
+        self._listens = listens
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._streamer: Streamer | None = None
+        self._sending: Future[Any] | None = None
+        self._is_interrupted = False
+        self.streamer: Streamer | None = None
         self._producer: Producer | None = None
         self._dropped_before = 0
 
     @property
     def dropped_count(self) -> int:
         """The number of messages without a receiving client."""
-        streamer = self._streamer
+        streamer = self.streamer
         running = streamer.dropped_count if isinstance(streamer, PeerStreamer) else 0
         return self._dropped_before + running
 
     def check(self) -> None:
         """Look at the options; the other side may come later."""
-        connect(self._url, self._words)
+        self._make()
 
     def open(self, now_ms: int) -> None:
         """Listen, where that was requested: clients may come before the first epoch."""
-        if self._words.get("listen"):
+        if self._listens:
             try:
                 self._call(self._open())
             except StreamConnectError as error:
@@ -81,7 +82,19 @@ class SentOutput:
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Send an epoch, and return when each of its messages has a receipt."""
-        self._call(self._send(payloads))
+        if not self._is_interrupted:
+            try:
+                self._call(self._send(payloads), is_sending=True)
+                return
+            except CancelledError:
+                self._is_interrupted = True
+        raise AwayError("the other side does not read")
+
+    def interrupt(self) -> None:
+        """Stop waiting for the other side, now and later."""
+        self._is_interrupted = True
+        if self._sending is not None:
+            self._sending.cancel()
 
     async def _send(self, payloads: Iterator[bytes]) -> None:
         try:
@@ -99,26 +112,35 @@ class SentOutput:
 
     async def _open(self) -> Producer:
         if self._producer is None:
-            streamer = await connect(self._url, self._words).__aenter__()
-            self._streamer = streamer
+            streamer = await self._connect()
             self._producer = await streamer.create_producer(self._url.stream_key)
         return self._producer
 
+    async def _connect(self) -> Streamer:
+        if self.streamer is None:
+            self.streamer = await self._make().__aenter__()
+        return self.streamer
+
     async def _disconnect(self) -> None:
         self._dropped_before = self.dropped_count
-        streamer, self._streamer, self._producer = self._streamer, None, None
+        streamer, self.streamer, self._producer = self.streamer, None, None
         if streamer is not None:
             with contextlib.suppress(StreamError):  # It was reported before.
                 await streamer.disconnect()
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Coroutine[Any, Any, T], *, is_sending: bool = False) -> T:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._loop.run_forever, name=f"send to {self._url}", daemon=True
             )
             self._thread.start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        if is_sending:
+            self._sending = running
+            if self._is_interrupted:  # It was interrupted just before.
+                running.cancel()
+        return running.result()
 
     def close(self) -> None:
         """Close the connection, and end the thread."""
@@ -157,21 +179,37 @@ class SentSink(DropsRecords, StreamSink):
     """Sends records as messages of one stream; a subclass knows the backend."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
-    options_class: type[PublishedOptions]
     protocols: tuple[str, ...]
     # Options that the backend has, too.
     passed_on: Sequence[str] = ()
 
-    def make_output(self, options: PublishedOptions) -> StreamOutput:
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._sent_epoch = -1
+
+    def make_output(self, options: Any) -> StreamOutput:
         """Return the output."""
         url = url_of(self.spec, options.address, self.protocols, is_one=True)
         words: dict[str, object] = {name: getattr(options, name) for name in self.passed_on}
         if words:
-            words |= {"retry_timeout_ms": _RETRY_MS}
-        self._sent_to = SentOutput(url, {k: v for k, v in words.items() if v is not None})
+            words |= {"retry_timeout_ms": RETRY_MS}
+        given = {name: value for name, value in words.items() if value is not None}
+        listens = bool(given.get("listen"))
+        self._sent_to = SentOutput(url, partial(connect, url, given), listens=listens)
         return self._sent_to
 
-    def writer(self) -> PayloadWriterFactory:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Send the epoch, once per run; errors as of ``StreamSink``."""
+        if epoch > self._sent_epoch:
+            super().publish(epoch, state)
+            self._sent_epoch = epoch
+
+    def interrupt(self) -> None:
+        """Make publishing stop waiting for the other side."""
+        super().interrupt()
+        self._sent_to.interrupt()
+
+    def writer(self) -> WriterFactory:
         """Return the factory of writers."""
         return PayloadWriterFactory(LineCodec(self._codec, self._options.address))
 
@@ -187,20 +225,11 @@ class WebSocketSink(SentSink):
     protocols = ("ws", "wss")
     passed_on = ("ca_file", "cert_file", "key_file", "listen")
 
-    def make_output(self, options: PublishedOptions) -> StreamOutput:
+    def make_output(self, options: Any) -> StreamOutput:
         """Return the output."""
-        assert isinstance(options, WebSocketSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, self.protocols, is_one=True)
         check_tls(self.spec, options, url, "wss", is_server=options.listen)
         return super().make_output(options)
-
-
-class SocketStreamSink(SentSink):
-    """Sends lines to a TCP server, or as one to its clients."""
-
-    options_class = SocketStreamSinkOptions
-    protocols = ("socket",)
-    passed_on = ("listen", "heads")
 
 
 class StdioSink(SentSink):

@@ -38,10 +38,12 @@ from bicycle_runtime.contract import (
     Sink,
     StagedFile,
     StagedPublication,
+    WriterFactory,
     WriterTask,
 )
 from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.sinks.sockets import SocketSinkOptions
 from bicycle_sdk.stream_options import PublishedOptions, StreamSinkOptions
 
 _SIZE = Struct(">I")
@@ -51,7 +53,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     """Writes records as messages of one stream; a subclass knows the backend."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    options_class: type[PublishedOptions]
+    options_class: type[PublishedOptions | SocketSinkOptions]
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
@@ -67,8 +69,8 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         self._run = ""
 
     @abstractmethod
-    def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return the output, without opening it."""
+    def make_output(self, options: Any) -> StreamOutput:
+        """Return the output of options of the ``options_class``, without opening it."""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Check the backend and this job's history in it, without creating anything.
@@ -99,7 +101,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
             raise self._unreachable(0, error) from None
         self._run = run_of(state, self._storage_id, is_again=is_again)
 
-    def writer(self) -> PayloadWriterFactory:
+    def writer(self) -> WriterFactory:
         """Return the factory of writers."""
         return PayloadWriterFactory(self._codec)
 
@@ -134,7 +136,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         vertex, address = self.spec.vertex_id, self._options.address
         try:
-            self._output.write(state["run"], epoch, self._payloads(files))
+            self._output.write(state.get("run", ""), epoch, self._payloads(files))
         except RefusedError as error:
             raise STREAMS_REFUSED(
                 vertex=vertex, address=address, epoch=epoch, reason=str(error)

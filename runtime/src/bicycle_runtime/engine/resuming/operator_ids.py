@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.connectors.registry import ConnectorRegistry
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.layouts.manifest import OperatorIds
@@ -50,7 +51,8 @@ def with_operator_ids(bundle: JobBundle, operator_ids: OperatorIds) -> JobBundle
         bundle: The job, numbered again.
         operator_ids: The ids of the former graph.
     """
-    ids = _ids(bundle.graph, dict(operator_ids.operators))
+    former = {uid: _with_current_words(found) for uid, found in operator_ids.operators}
+    ids = _ids(bundle.graph, former)
     if all(old == new for old, new in ids.items()):
         return bundle
     graph = dataclasses.replace(
@@ -125,7 +127,12 @@ def _fresh_ids(taken: Iterable[str]) -> Iterator[str]:
 def _signature(vertex: Vertex) -> str:
     connector = vertex.details.get("connector", {})
     words = [vertex.kind.value, connector.get("connector_type", ""), vertex.name]
-    return " ".join(words)
+    return _with_current_words(" ".join(words))
+
+
+def _with_current_words(signature: str) -> str:
+    """Return a signature with the current words of connectors that had others."""
+    return " ".join(map(ConnectorRegistry.current_word, signature.split(" ")))
 
 
 def _rename(payload_id: str, ids: Mapping[str, str]) -> str:

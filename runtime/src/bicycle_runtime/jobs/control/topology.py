@@ -202,6 +202,8 @@ def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "
         topics = properties.get("topics") or [properties.get("topic") or "*"]
         return [f"kafka://{location}/{topic}" for topic in topics]
     location = _location_of(connector, properties, directory)
+    if stream := properties.get("stream"):
+        return [f"{location}/{key}" for key in stream.split(",") if key]
     return [location] if location else []
 
 

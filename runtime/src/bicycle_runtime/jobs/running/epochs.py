@@ -215,7 +215,7 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
 def socket_lines(graph: JobGraph) -> list[str]:
-    """Return a line with the command that connects for each socket, sources first.
+    """Return the command that connects to each listening socket, sources first.
 
     A socket on any free port (0) has no line here: its port is in the log.
     """
@@ -223,12 +223,14 @@ def socket_lines(graph: JobGraph) -> list[str]:
         f"{word}: nc {_host(vertex)} {_properties(vertex)['port']}"
         for kind, word in ((OperatorKind.SOURCE, "Input"), (OperatorKind.SINK, "Output"))
         for vertex in graph.vertices
-        if vertex.kind is kind and _is_socket(vertex) and _properties(vertex).get("port")
+        if vertex.kind is kind and _is_listening_socket(vertex) and _properties(vertex).get("port")
     ]
 
 
-def _is_socket(vertex: Vertex) -> bool:
-    return bool(vertex.details["connector"]["connector_type"] == "socket")
+def _is_listening_socket(vertex: Vertex) -> bool:
+    properties = _properties(vertex)
+    is_client = properties.get("stream") and not properties.get("listen")
+    return vertex.details["connector"]["connector_type"] == "socket" and not is_client
 
 
 def _properties(vertex: Vertex) -> dict[str, object]:

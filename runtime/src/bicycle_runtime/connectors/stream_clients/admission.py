@@ -1,4 +1,4 @@
-"""Listening TCP sockets: opened with clear errors, served by a thread each.
+"""The admission of clients of a listening TCP socket.
 
 A process that is out of file descriptors cannot even refuse a client: the connection waits and
 wakes the listener again and again. So each door keeps one descriptor in reserve for that, and takes
@@ -11,43 +11,15 @@ import contextlib
 import errno
 import logging
 import os
-import selectors
 import socket
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 
 from bicycle_runtime.base.open_files import is_kept_for_work
-from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 from bicycle_sdk.logging import log_event
 
 _logger = logging.getLogger(__name__)
-CLIENT_BACKLOG = 128
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S = 0.05
-
-
-def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
-    """Return a non-blocking listening socket; its real port is logged (0: any).
-
-    Raises:
-        PORT_UNAVAILABLE: the address is in use, or is not of this machine.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=CLIENT_BACKLOG)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise PORT_UNAVAILABLE(vertex=vertex_id, host=host, port=port, reason=reason) from error
-    listener.setblocking(False)
-    log_event(
-        _logger,
-        "socket_listening",
-        vertex=vertex_id,
-        host=host,
-        port=listener.getsockname()[1],
-    )
-    return listener
 
 
 class Door:
@@ -127,70 +99,6 @@ class Door:
                 _logger, "socket_client_refused", level=logging.WARNING, vertex=self._vertex_id,
                 reason=reason, refused_count=self.refused_count,
             )  # fmt: skip
-
-
-class SocketServer(ABC):
-    """A thread that serves the clients of one listener from ``start`` to ``stop``.
-
-    Args:
-        name: Of the thread.
-        vertex_id: For the log.
-        listener: Listens already, non-blocking; closed by ``stop``.
-        clients_max: Clients that may be connected.
-    """
-
-    def __init__(
-        self, name: str, vertex_id: str, listener: socket.socket, clients_max: int
-    ) -> None:
-        self.port: int = listener.getsockname()[1]
-        self._vertex_id = vertex_id
-        self._door = Door(vertex_id, listener, clients_max)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._selector.register(self._wake_out, selectors.EVENT_READ)
-        self._is_stopping = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    @property
-    def refused_count(self) -> int:
-        """The number of refused clients."""
-        return self._door.refused_count
-
-    def start(self) -> None:
-        """Begin to accept clients."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close everything; returns when the thread has ended."""
-        self._is_stopping = True
-        self._wake()
-        self._thread.join()
-        for client in [*self._connections(), self._wake_in, self._wake_out]:
-            client.close()
-        self._door.close()
-        self._selector.close()
-
-    @abstractmethod
-    def _connections(self) -> Iterable[socket.socket]:
-        """Return the clients that are connected."""
-
-    @abstractmethod
-    def _turn(self) -> None:
-        """Wait until a socket is ready, and serve it; called until ``stop``."""
-
-    def _run(self) -> None:
-        try:
-            while not self._is_stopping:
-                self._turn()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the driver raises it.
-            self._error = error
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_in.send(b"x")
 
 
 def _reserve() -> int:

@@ -1,1 +1,0 @@
-"""Lines over TCP: a server that journals clients' lines, one that sends output."""
