@@ -26,7 +26,7 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
     if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable, and a former import path, which warns.
+# What only an extra makes importable, and former import paths, which warn.
 NOT_IMPORTED = (
     "bicycle_runtime.streams",
     "bicycle_runtime.connectors.http",
@@ -42,11 +42,10 @@ NOT_IMPORTED = (
     "bicycle_streams.kafka",
     "bicycle_streams.pulsar",
     "bicycle_streams.redis",
-    "bicycle_streams.websocket",
+    "bicycle_streams.testing",
     "bicycle_runtime.testing.connectors",
     "bicycle_runtime.testing.streams",
     "bicycle_runtime.api",
-    "bicycle_runtime.listening",
     "bicycle_runtime.service_process",
     "bicycle_runtime.subscriber_server",
     "bicycle_runtime.service",
@@ -57,7 +56,12 @@ DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
     "streams": (
         "bicycle_streams",
-        frozenset({"bicycle-sdk", "bicycle-streams", "click", "fastcrc", "msgspec"}),
+        frozenset(
+            {
+                *("bicycle-sdk", "bicycle-streams", "click", "fastcrc", "msgspec"),
+                *("prometheus_client", "websockets"),
+            }
+        ),
     ),
     "runtime": ("bicycle_runtime", None),
     "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),

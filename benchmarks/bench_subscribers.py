@@ -27,7 +27,7 @@ from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is started as in the tests.
 from bicycle_streams import connect
-from tests.unit.subscriber_server.subscribed import SubscriberServer
+from tests.unit.streams.subscriber_server.subscribed import SubscriberServer
 
 CLIENT_PROCESSES = 2
 STREAMS = 100

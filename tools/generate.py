@@ -30,11 +30,11 @@ from bicycle_runtime.cli import main as main_command
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 from bicycle_sdk.options import OptionInfo, describe
+from bicycle_streams.access.roles import Role
 from bicycle_streams.cli.exit_codes import MEANINGS, exit_code_of
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -52,15 +52,18 @@ ERROR_AREAS = {
     "16": ("Plugins: discovery, loading, graph extraction", ("bicycle_runtime.extraction",)),
     "17": ("Connectors: files, sockets, Kafka", ("bicycle_runtime.connectors",)),
     "18": ("Execution on Spark", ("bicycle_runtime.engine",)),
-    "19": ("Jobs: start, stop, restart, upgrade", ("bicycle_runtime.jobs",)),
+    "19": (
+        "Jobs: start, stop, restart, upgrade",
+        ("bicycle_runtime.jobs", "bicycle_streams.access"),
+    ),
     "20": ("Command line", ("bicycle_streams.cli", "bicycle_runtime.cli")),
-    "21": ("Test harness", ("bicycle_runtime.testing",)),
+    "21": ("Test harness", ("bicycle_runtime.testing", "bicycle_streams.testing")),
     "22": ("Development brokers and clusters", ("bicycle_runtime.dev",)),
-    "23": ("Service", ("bicycle_runtime.service",)),
+    "23": ("Service", ("bicycle_runtime.service", "bicycle_streams.access")),
     "24": ("REST and gRPC API", ("bicycle_runtime.api",)),
     "25": (
         "Servers: addresses, TLS, subscribers",
-        ("bicycle_runtime.listening", "bicycle_runtime.subscriber_server"),
+        ("bicycle_streams.access", "bicycle_streams.subscriber_server"),
     ),
     "26": ("Streams", ("bicycle_streams", "bicycle_runtime.connectors")),
     "27": ("Pipelines", ("bicycle_runtime.pipelines",)),
@@ -72,7 +75,13 @@ ERROR_AREAS = {
 
 OPERATIONS_FILE = Path(bicycle_runtime.__file__).parent / "cli/operation_commands.py"
 BENCHMARKS = DOCS / "benchmarks.md"
-_NOT_IMPORTED = ("__main__", "bicycle_runtime.streams")  # A program; a former path.
+# Programs, and former import paths.
+_NOT_IMPORTED = (
+    "__main__",
+    "bicycle_runtime.streams",
+    "bicycle_runtime.subscriber_server",
+    "bicycle_runtime.testing.streams",
+)
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
     re.DOTALL,

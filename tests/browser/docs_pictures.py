@@ -27,7 +27,8 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
 )
 from bicycle_runtime.operators.metrics import FailureCount
-from bicycle_runtime.service.store.schema import HISTORY, TIERS, prepare
+from bicycle_runtime.service.store.history import HISTORY, TIERS
+from bicycle_streams.access.database import prepare
 from tests.browser.conftest import CHROMIUM, is_live, serving
 from tests.browser.fleets import Fleet, fleet_in, keep_journal, now_ms
 

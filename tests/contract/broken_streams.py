@@ -4,12 +4,12 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
 
-from bicycle_runtime.testing.streams import StreamCase
 from bicycle_streams import At, Receipt
 from bicycle_streams.file.consuming import FileConsumer
 from bicycle_streams.file.sending import FileSender
 from bicycle_streams.file.streamer import FileStreamer
 from bicycle_streams.messages import END
+from bicycle_streams.testing import StreamCase
 
 
 class Flawless(FileStreamer):

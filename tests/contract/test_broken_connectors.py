@@ -3,8 +3,7 @@
 import pytest
 
 from bicycle_runtime.testing.connectors import SinkSuite, SourceSuite, rules_of
-from bicycle_runtime.testing.connectors.rules import PLUGIN
-from bicycle_runtime.testing.errors import RULE_CHANGED
+from bicycle_streams.testing.rules import PLUGIN, RULE_CHANGED
 from tests.contract import broken_sinks, broken_sources
 from tests.raising import raises
 
@@ -112,7 +111,7 @@ EXTENSION_MODULE = """
 from bicycle_runtime.testing.connectors import ExtensionSuite, SinkSuite
 from tests.contract import broken_sinks
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 
 class TestFlaky(SinkSuite):
@@ -156,7 +155,7 @@ def test_an_extension_with_a_word_that_leads_nowhere_fails(pytester):
         from bicycle_runtime.connectors.hooks import connector_hook
         from bicycle_runtime.testing.connectors import ExtensionSuite
 
-        pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+        pytest_plugins = ["bicycle_streams.testing.plugin"]
 
         @connector_hook
         def bicycle_sinks():

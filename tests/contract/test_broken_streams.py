@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from bicycle_runtime.testing.streams import StreamSuite
 from bicycle_streams import StreamError, connecting
+from bicycle_streams.testing import StreamSuite
 from tests.contract.broken_streams import BROKEN, BrokenCase, Flawless
 
 

@@ -22,7 +22,7 @@ from tests.contract.table_cases import (
     ParquetSinkCase,
 )
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 # Their suites are in tests/lakes and in the folders of the servers.
 ELSEWHERE = {"delta", "duckdb", "iceberg", "kafka", "postgres", "pulsar", "redis"}

@@ -17,7 +17,7 @@ from tests.contract.our_sources import (
 from tests.contract.received_cases import SocketStreamCase, StdioCase, WebSocketCase
 from tests.contract.stream_file_cases import BoundedStreamFileCase, GrowingStreamFileCase
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 # Their suites are in tests/lakes and in the folders of the servers.
 ELSEWHERE = {"delta", "iceberg", "kafka", "postgres", "pulsar", "redis"}

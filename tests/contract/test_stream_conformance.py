@@ -2,10 +2,10 @@
 
 import pytest
 
-from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
 from bicycle_streams import connecting
+from bicycle_streams.testing import StreamCase, StreamLoadSuite, StreamSuite
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 # Their suites are in the folders of servers, and in tests/unit/streams.
 ELSEWHERE = {"kafka", "pulsar", "pulsar+ssl", "redis", "rediss", "socket", "ws", "wss"}

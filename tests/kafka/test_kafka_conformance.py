@@ -26,7 +26,7 @@ from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBu
 from tests.kafka.sink_runs import messages_in
 from tests.kafka_broker import broker_in, create_topic, end
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 PARTITIONS = 3
 _numbers = itertools.count()

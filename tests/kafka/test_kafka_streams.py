@@ -9,7 +9,6 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
 from bicycle_streams import (
     At,
     Message,
@@ -21,12 +20,13 @@ from bicycle_streams import (
     connect,
 )
 from bicycle_streams.kafka import consuming
+from bicycle_streams.testing import StreamCase, StreamLoadSuite, StreamSuite
 from bicycle_streams.texts import message_text
 from bicycle_streams.tools.copying import relay
 from bicycle_streams.tools.opening import Tally
 from bicycle_streams.tools.sending import produce
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 _numbers = itertools.count()
 

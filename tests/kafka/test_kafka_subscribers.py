@@ -4,7 +4,7 @@ import itertools
 import json
 
 from bicycle_streams import connect
-from tests.unit.subscriber_server.subscribed import (
+from tests.unit.streams.subscriber_server.subscribed import (
     SubscriberServer,
     client_of,
     figure,

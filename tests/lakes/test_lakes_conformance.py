@@ -14,7 +14,7 @@ from tests.lakes.lake_cases import (
     IcebergUpsertCase,
 )
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 
 class TestDeltaAppends(SinkSuite):

@@ -32,6 +32,19 @@ def test_a_command_of_a_distribution_is_listed_and_works(site):
     assert "Usage: bicycle tide [OPTIONS] HARBOR" in bicycle(site, "tide", "--help").stdout
 
 
+def test_a_distribution_adds_a_command_to_a_built_in_group(site):
+    install_extension(
+        site,
+        {"high.py": offer("stream tide", location="tide_tables.commands:tide_command")},
+        name="high-tide", points={"high": "high"},
+    )  # fmt: skip
+
+    words = bicycle(site, "stream", "--help").stdout.split()
+    assert "tide Show the next high tide of a harbor" in " ".join(words)
+    assert bicycle(site, "stream", "tide", "Dover").stdout == "Dover: 14:05\n"
+    assert "stream tide" not in bicycle(site, "--help").stdout
+
+
 def test_the_list_of_commands_imports_the_extension_and_none_of_its_commands(site):
     code = "import sys; from bicycle_runtime.cli import main; main(['--help'], 'b', None, False)"
     code += "; print(*sys.modules)"
@@ -66,6 +79,8 @@ def test_a_built_in_command_does_not_load_extensions(site):
             "the name 'run' is already used by bicycle-runtime",
         ),
         (offer("Tide Two"), "'Tide Two' is not a name of a command"),
+        (offer("harbor tide"), "'harbor tide': no group 'harbor' of commands is built in"),
+        (offer("stream graph"), "the name 'stream graph' is already used by bicycle-runtime"),
         (offer("other", location="other"), "location must be 'module:name', got 'other'"),
         (offer("other", summary=""), "summary must be one line, got ''"),
         (offer("other", group="x"), "unknown key 'group', use location, summary, section"),

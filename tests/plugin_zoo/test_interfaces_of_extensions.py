@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.plugin_zoo.extensions import install_extension, install_page
 from tests.unit.service_process.served import Served
 
@@ -112,7 +112,7 @@ def test_the_role_of_a_route_and_of_a_page_is_required(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     served = Served(tmp_path / "home", needs_login=True).start()
     try:
-        with tokens_of(served.home, SystemClock()) as tokens:
+        with tokens_of(served.home.path, SystemClock()) as tokens:
             viewer = tokens.create("ada", role=Role.VIEWER, lifetime_ms=60_000, by="test")[1]
             operator = tokens.create("bob", role=Role.OPERATOR, lifetime_ms=60_000, by="test")[1]
         tide = {"harbor": "Dover", "time": "15:10"}

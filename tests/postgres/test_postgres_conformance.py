@@ -20,7 +20,7 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks import postgres_sink
 from bicycle_sdk.sources import postgres_source
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.testing.streams.cases import lately_ms, numbers, send
 from bicycle_sdk.clock import ManualClock
 from bicycle_streams import At, connect
 from bicycle_streams.addresses import StreamerUri, StreamKey
@@ -12,6 +11,7 @@ from bicycle_streams.consuming import Subscription
 from bicycle_streams.pulsar.cluster import Cluster
 from bicycle_streams.pulsar.consuming import PulsarConsumer
 from bicycle_streams.pulsar.options import PulsarOptions
+from bicycle_streams.testing.cases import lately_ms, numbers, send
 from tests.pulsar.faults import DeafConsumer, LateAnswer
 
 COUNT = 10

@@ -7,7 +7,6 @@ import time
 import pulsar
 import pytest
 
-from bicycle_runtime.testing.streams.cases import numbers, send, texts
 from bicycle_streams import At, StreamConnectError, StreamUnsupportedError, connect
 from bicycle_streams.pulsar.errors import (
     ADMIN_UNREACHABLE,
@@ -16,6 +15,7 @@ from bicycle_streams.pulsar.errors import (
     NOT_TEXT,
     PARTITIONS_MISSING,
 )
+from bicycle_streams.testing.cases import numbers, send, texts
 from tests.raising import raises
 
 COUNT = 10

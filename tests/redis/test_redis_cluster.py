@@ -9,14 +9,14 @@ from redis.crc import key_slot
 
 from bicycle_runtime.connectors.errors import STREAMS_UNREACHABLE
 from bicycle_runtime.testing import Harness
-from bicycle_runtime.testing.streams import StreamCase, StreamSuite
 from bicycle_streams import StreamConnectError, StreamUrlError, connect
+from bicycle_streams.testing import StreamCase, StreamSuite
 from tests.raising import raises
 from tests.redis.redis_cluster import Cluster
 from tests.sink_runs import SinkRuns
 from tests.waiting import until
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 SHARDS = 6
 # What was given to a member when its connection broke comes again to one that claims it.
 CLAIMING = {"claim_idle_ms": 1_000, "claim_interval_ms": 200}

@@ -2,14 +2,14 @@
 
 import pytest
 
-from bicycle_runtime.testing.streams import (
+from bicycle_streams.testing import (
     LosesConnections,
     StreamCase,
     StreamLoadSuite,
     StreamSuite,
 )
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 
 class RedisCase(StreamCase, LosesConnections):

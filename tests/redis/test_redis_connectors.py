@@ -22,7 +22,7 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 BEGIN_MS = 1_700_000_000_000
 SHARDS = 2

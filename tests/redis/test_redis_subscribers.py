@@ -8,14 +8,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from bicycle_streams import connect
-from tests.unit.subscriber_server.subscribed import (
+from tests.unit.streams.subscriber_server.subscribed import (
     SubscriberServer,
     client_of,
     figure,
     reaches,
     run,
 )
-from tests.unit.subscriber_server.test_webhooks import SECRET
+from tests.unit.streams.subscriber_server.test_webhooks import SECRET
 
 QUICK = ("--set", "block_ms=50", "--set", "shard_scan_interval_ms=50")
 

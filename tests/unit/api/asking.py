@@ -13,12 +13,12 @@ from bicycle_runtime.api.application import build_application
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import LimitOptions, Limits, RequestRate
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import PAGES, page_routes
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.limits import LimitOptions, Limits, RequestRate
+from bicycle_streams.access.roles import Role
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bicycle_runtime.service.users.errors import RATE_EXCEEDED
-from bicycle_runtime.service.users.limits import LimitOptions, Limits, RequestRate
-from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
+from bicycle_streams.access.errors import RATE_EXCEEDED
+from bicycle_streams.access.limits import LimitOptions, Limits, RequestRate
+from bicycle_streams.access.roles import LOCAL, NOBODY, Identity, Role
 from tests.raising import raises
 from tests.unit.api.asking import asked_of
 

@@ -15,7 +15,7 @@ from bicycle_runtime.jobs.savepoints.paths import SAVEPOINT_FILES
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.layouts.savepoint import SAVEPOINT_VERSION, Savepoint
-from bicycle_runtime.service.users.roles import Role
+from bicycle_streams.access.roles import Role
 from tests.unit.api.asking import DAY_MS, asked_of
 from tests.unit.api.test_owners import (
     DIGEST,

@@ -16,11 +16,11 @@ from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.owners import Quota
-from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.limits import LimitOptions, Limits
+from bicycle_streams.access.roles import LOCAL
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"

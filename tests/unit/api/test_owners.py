@@ -24,18 +24,18 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.savepoints.paths import SAVEPOINT_FILES
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
-from bicycle_runtime.listening.doors import Doors
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.history import SAMPLED
-from bicycle_runtime.service.users.authentication import Authenticator, is_open
-from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.owners import Quota
-from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
 from bicycle_runtime.service_process.rpc import serve_rpc
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import PAGES, page_routes
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.authentication import Authenticator, is_open
+from bicycle_streams.access.doors import Doors
+from bicycle_streams.access.limits import Limits
+from bicycle_streams.access.roles import LOCAL, Identity, Role
 from tests.unit.api.asking import DAY_MS, MANY, Asked
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import until

@@ -10,10 +10,10 @@ import pytest
 
 from bicycle_runtime.api.openapi import document, paths_of
 from bicycle_runtime.api.routes import ROUTES
-from bicycle_runtime.service.users.authentication import is_open
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import PAGES, page_routes
+from bicycle_streams.access.authentication import is_open
+from bicycle_streams.access.roles import Role
 from tests.unit.api.asking import HOST, asked_of
 
 ROLES = [Role.NOBODY, Role.VIEWER, Role.OPERATOR, Role.ADMIN]

@@ -8,11 +8,12 @@ import pytest
 
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.remote_storage import FsspecStorage
-from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import OptionError
+from bicycle_streams.access.errors import HOME_UNUSABLE
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, request_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bicycle_runtime.service.users.connections import ConnectionOptions, Connections
-from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, CONNECTIONS_TOO_MANY
-from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
+from bicycle_streams.access.connections import ConnectionOptions, Connections
+from bicycle_streams.access.errors import CONNECTIONS_EXHAUSTED, CONNECTIONS_TOO_MANY
+from bicycle_streams.access.roles import LOCAL, NOBODY, Identity, Role
 from tests.raising import raises
 
 FEW = ConnectionOptions(

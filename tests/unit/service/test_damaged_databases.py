@@ -6,13 +6,13 @@ from contextlib import closing
 import pytest
 
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.service.errors import DATABASE_UNUSABLE
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.schema import CONTROL
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.control import CONTROL
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.errors import DATABASE_UNUSABLE
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.raising import raises
 
 PAGE = 4_096
@@ -56,7 +56,7 @@ def test_a_service_whose_database_is_damaged_says_what_to_do(home, name, begin):
 def test_a_command_that_reads_it_says_the_same(home):
     damage(home.path / "service/control.db", PAGE)
 
-    with raises(DATABASE_UNUSABLE), tokens_of(home, SystemClock()) as tokens:
+    with raises(DATABASE_UNUSABLE), tokens_of(home.path, SystemClock()) as tokens:
         tokens.list()
 
 

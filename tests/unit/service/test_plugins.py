@@ -36,8 +36,8 @@ from bicycle_runtime.service.plugins.uploaded_plugins import (
 )
 from bicycle_runtime.service.plugins.wheels import file_digest
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import LOCAL
 from tests.cluster.wheels import write_wheel
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job

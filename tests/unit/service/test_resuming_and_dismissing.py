@@ -12,8 +12,8 @@ from bicycle_runtime.jobs.status import JobState, OperatorStatus, write_status
 from bicycle_runtime.service.errors import QUOTA_EXCEEDED
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.owners import Quota
-from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import LOCAL
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, request_of, status_of
 from tests.waiting import until

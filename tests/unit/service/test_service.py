@@ -23,7 +23,6 @@ from bicycle_runtime.jobs.status import (
 )
 from bicycle_runtime.operators.metrics import FailureCount
 from bicycle_runtime.service.errors import (
-    DATABASE_UNUSABLE,
     OPERATION_FACTS_INVALID,
     OPERATION_UNKNOWN,
     SERVICE_RUNNING,
@@ -33,16 +32,17 @@ from bicycle_runtime.service.metrics.names import METRICS
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import History
-from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.store.history import HISTORY, History
 from bicycle_runtime.service.users import redaction
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
-from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.clock import ManualClock, SystemClock
 from bicycle_sdk.errors import ConfigError
+from bicycle_streams.access.control import CONTROL
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.errors import DATABASE_UNUSABLE
+from bicycle_streams.access.roles import LOCAL
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, status_of
 from tests.unit.service.fleets import known

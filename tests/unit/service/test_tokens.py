@@ -9,18 +9,18 @@ from click.testing import CliRunner
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.schema import CONTROL
-from bicycle_runtime.service.users import tokens as module
-from bicycle_runtime.service.users.errors import (
+from bicycle_sdk.clock import ManualClock
+from bicycle_streams.access import tokens as module
+from bicycle_streams.access.control import CONTROL
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.errors import (
     TOKEN_LIFETIME_INVALID,
     TOKEN_NAME_INVALID,
     TOKEN_OWNER_INVALID,
     TOKEN_UNKNOWN,
 )
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
-from bicycle_sdk.clock import ManualClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.raising import raises
 
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ def clock():
 
 @pytest.fixture
 def tokens(tmp_path, clock):
-    with tokens_of(Home(tmp_path / "home"), clock) as found:
+    with tokens_of(tmp_path / "home", clock) as found:
         yield found
 
 
@@ -168,7 +168,7 @@ def test_a_database_from_before_owners_is_kept_with_tokens_for_all(tmp_path, clo
     with Database(folder / "control.db", CONTROL[:3], synchronous="FULL") as old:
         old.write(_write_old_rows).result()
 
-    with tokens_of(home, clock) as tokens:
+    with tokens_of(home.path, clock) as tokens:
         [entry] = tokens.list()
         control = tokens._control
         owners = control.read(lambda c: c.execute("SELECT id, owner FROM operations").fetchall())

@@ -11,10 +11,10 @@ import pytest
 
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.users.connections import ConnectionOptions
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.connections import ConnectionOptions
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S, until
@@ -28,7 +28,7 @@ def door(tmp_path):
     home = Home(tmp_path / "home")
     put_job(home, "job", state=JobState.FINISHED, ended_ms=1)
     found = Served(home.path, needs_login=True)
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home.path, SystemClock()) as tokens:
         found.tokens = {
             role: tokens.create(role.name, role=role, lifetime_ms=10**8, by="test")[1]
             for role in (Role.VIEWER, Role.ADMIN)

@@ -12,9 +12,9 @@ import pytest
 
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S
@@ -30,7 +30,7 @@ def door(tmp_path_factory):
     home = tmp_path_factory.mktemp("door") / "home"
     put_job(Home(home), "job", state=JobState.FINISHED, ended_ms=1)
     found = Served(home, needs_login=True)
-    with tokens_of(Home(home), SystemClock()) as tokens:
+    with tokens_of(home, SystemClock()) as tokens:
         _, found.token = tokens.create("root", role=Role.ADMIN, lifetime_ms=10**8, by="test")
     found.start()
     found.host = urlsplit(found.url).netloc
@@ -236,7 +236,7 @@ def test_a_head_that_never_ends_is_cut_off(door):
 
 
 def test_a_revoked_token_is_refused_though_another_process_revoked_it(door):
-    with tokens_of(door.home, SystemClock()) as tokens:
+    with tokens_of(door.home.path, SystemClock()) as tokens:
         entry, text = tokens.create("eve", role=Role.ADMIN, lifetime_ms=10**8, by="test")
         assert door.ask("GET", "/api/v1/jobs", authorization=f"Bearer {text}")[0] == 200
         tokens.revoke(entry.id, by="test")

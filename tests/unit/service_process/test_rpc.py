@@ -17,13 +17,13 @@ from bicycle_runtime.api.rpc.calls import JobManagerStub
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.listening.doors import Doors
-from bicycle_runtime.listening.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 from bicycle_runtime.service.address import read_address, service_folder
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.service_process.main import run_service
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.doors import Doors
+from bicycle_streams.access.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process import light_process
@@ -278,7 +278,7 @@ def closed(tmp_path_factory, certificates):
     """A service with TLS and tokens, and the token of each role."""
     home = Home(tmp_path_factory.mktemp("closed") / "home")
     put_job(home, "over", state=JobState.FINISHED)
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home.path, SystemClock()) as tokens:
         made = {
             role: tokens.create(role.name, role=role, lifetime_ms=HOUR_MS, by="test")
             for role in (Role.VIEWER, Role.OPERATOR)
@@ -372,7 +372,7 @@ def test_a_viewer_changes_nothing_and_that_is_noted(closed):
 
 
 def test_a_stream_ends_with_its_token(closed):
-    with tokens_of(closed.served.home, SystemClock()) as tokens:
+    with tokens_of(closed.served.home.path, SystemClock()) as tokens:
         token = tokens.create("eve", role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test")
         stream = closed.stub.WatchJobs(shapes.WatchJobsRequest(), metadata=bearer(token[1]))
         assert next(stream).job.job_id == "over"

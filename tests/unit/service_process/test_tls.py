@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S
 
@@ -27,7 +26,7 @@ def served(tmp_path_factory, certificates):
         tls_key=str(certificates / "service.key"), tls_client_ca=str(certificates / "ca.pem"),
         client_roles={"ada": "operator"},
     )  # fmt: skip
-    with tokens_of(Home(folder), SystemClock()) as tokens:
+    with tokens_of(folder, SystemClock()) as tokens:
         _, found.token = tokens.create("bob", role=Role.VIEWER, lifetime_ms=10**8, by="test")
     found.start()
     yield found

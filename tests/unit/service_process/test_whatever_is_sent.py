@@ -24,9 +24,9 @@ from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
-from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import tokens_of
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process.served import Served
 from tests.waiting import PATIENCE_S
@@ -73,7 +73,7 @@ def service(tmp_path_factory):
     place = str(home.path / "checkpoints/job")
     put_job(home, "job", state=JobState.FINISHED, ended_ms=1, operators=operators, checkpoint=place)
     served = Served(home.path, needs_login=True).start()
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home.path, SystemClock()) as tokens:
         served.askers = Askers(tokens)
         yield served
     served.end(signal.SIGKILL)

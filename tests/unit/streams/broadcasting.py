@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from bicycle_runtime.testing.streams import StreamCase
 from bicycle_streams import connect
+from bicycle_streams.testing import StreamCase
 
 
 class BroadcastCase(StreamCase):

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from bicycle_runtime.cli import main as runtime_main
 from bicycle_runtime.cli.stream_graph import graph_command
-from bicycle_streams.cli.commands import ENTRY_POINTS
-from bicycle_streams.cli.root import streams_root
+from bicycle_streams.cli.root import ENTRY_POINTS, streams_root
 from bicycle_streams.cli.stream import stream_command
 
 OLD_AND_NEW = """
@@ -33,9 +32,10 @@ print(warning.filename, warning.message)
 """
 ALONE = """
 import sys
+REFUSED = "bicycle_runtime", "pyspark", "numpy", "httpx", "starlette"
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        assert not name.startswith(("bicycle_runtime", "pyspark", "numpy")), name
+        assert name.partition(".")[0] not in REFUSED, name
 sys.meta_path.insert(0, Refuse())
 import importlib, pkgutil, bicycle_streams
 for info in pkgutil.walk_packages(bicycle_streams.__path__, prefix="bicycle_streams."):
@@ -56,6 +56,28 @@ def test_the_former_path_gives_the_same_modules_and_warns_once():
         output_of(OLD_AND_NEW)
         == "<string> bicycle_runtime.streams is deprecated: import bicycle_streams"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("subscriber_server", "subscriber_server", "options, filters"),
+        ("testing.streams", "testing", "StreamSuite, StreamCase, cases"),
+    ],
+)
+def test_other_former_paths_give_the_same_modules_and_warn(old, new, names):
+    code = f"""
+import warnings
+with warnings.catch_warnings(record=True) as raised:
+    warnings.simplefilter("always")
+    from bicycle_runtime.{old} import {names}
+    import bicycle_runtime.{old} as old
+import bicycle_streams.{new} as new
+assert old is new
+print([each.category.__name__ for each in raised], raised[0].message)
+"""
+    told = f"bicycle_runtime.{old} is deprecated: import bicycle_streams.{new}"
+    assert output_of(code) == f"['DeprecationWarning'] {told}"
 
 
 def test_a_module_that_never_was_is_not_found_under_the_former_path():
@@ -93,9 +115,13 @@ def test_an_error_without_the_runtime_has_code_fix_and_exit_code():
 
 def test_the_script_has_all_commands_where_the_runtime_is_installed():
     [root] = entry_points(group=ENTRY_POINTS, name="bicycle")
-    context = click.Context(stream_command)
+    context = click.Context(runtime_main)
+    group = runtime_main.get_command(context, "stream")
 
     assert root.load() is runtime_main
-    assert {"graph", "serve", "cat"} <= set(stream_command.list_commands(context))
-    assert stream_command.get_command(context, "graph") is graph_command
-    assert stream_command.get_command(context, "nothing") is None
+    assert group is stream_command
+    assert {"graph", "serve", "cat"} <= set(group.list_commands(context))
+    assert group.get_command(context, "graph") is graph_command
+    assert group.get_command(context, "nothing") is None
+    assert "stream graph" not in runtime_main.list_commands(context)
+    assert runtime_main.get_command(context, "stream graph") is None

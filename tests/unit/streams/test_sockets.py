@@ -7,7 +7,6 @@ import socket
 import pytest
 
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.testing.streams import StreamLoadSuite, StreamSuite
 from bicycle_streams import (
     ConnectionLostError,
     StreamConnectError,
@@ -17,9 +16,10 @@ from bicycle_streams import (
     connect,
 )
 from bicycle_streams.errors import PAYLOAD_NOT_A_LINE, RECEIVED_LINE_TOO_LONG
+from bicycle_streams.testing import StreamLoadSuite, StreamSuite
 from tests.unit.streams.broadcasting import BroadcastCase
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 QUICK = {"pause_ms": 1, "pause_max_ms": 20}
 

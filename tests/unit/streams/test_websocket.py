@@ -7,7 +7,6 @@ import hashlib
 import pytest
 from websockets.asyncio.server import serve
 
-from bicycle_runtime.testing.streams import LosesConnections, StreamLoadSuite, StreamSuite
 from bicycle_streams import (
     ConnectionLostError,
     StreamConnectError,
@@ -17,9 +16,10 @@ from bicycle_streams import (
     connect,
 )
 from bicycle_streams.delivering import PREFETCH_BYTES
+from bicycle_streams.testing import LosesConnections, StreamLoadSuite, StreamSuite
 from tests.unit.streams.broadcasting import BroadcastCase
 
-pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+pytest_plugins = ["bicycle_streams.testing.plugin"]
 
 QUICK = {"pause_ms": 1, "pause_max_ms": 20}
 

@@ -21,10 +21,10 @@ from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.route import Route, endpoint
 from bicycle_runtime.api.routes import ROUTES, served_paths
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import Limits
-from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.limits import Limits
+from bicycle_streams.access.roles import Role, require_role
 
 __all__ = ["build_application"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from typing import Any
 
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access import answers
 
 ROUTE_UNKNOWN = BicycleError.row(
     "BIC-2401",
@@ -110,7 +110,7 @@ REQUEST_BROKE = BicycleError.row(
 )
 
 
-# Code (number behind "BIC-") -> answer. What stands nowhere is a request that cannot be met: 422.
+# Number of an error -> status code; the others are in ``bicycle_streams.access.answers``.
 _ANSWERS = {
     1520: 409,  # No epoch is sealed yet.
     1521: 404,
@@ -131,16 +131,9 @@ _ANSWERS = {
     2311: 503,
     2312: 429,
     2315: 503,
-    2320: 401,
-    2321: 401,
-    2322: 403,
-    2323: 404,
-    2326: 429,
-    2327: 403,
     2328: 409,
-    2330: 429,
-    2331: 503,
     2332: 409,
+    **dict.fromkeys(range(1_130, 1_140), 503),  # Storage.
     2340: 404,
     2341: 409,
     2360: 429,
@@ -157,12 +150,8 @@ _ANSWERS = {
     2407: 403,
     2408: 403,
     2499: 500,
-    2517: 503,
-    2522: 403,
 }
-_STORAGE_CODES = range(1_130, 1_140)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_LOCATIONS = ("location", "operator", "made")
 
 
 def answer_code(error: BicycleError) -> int:
@@ -172,11 +161,7 @@ def answer_code(error: BicycleError) -> int:
         >>> answer_code(ROUTE_UNKNOWN(path="/api/v1/nothing"))
         404
     """
-    digits = error.code.removeprefix("BIC-")
-    number = int(digits) if digits.isdigit() else 0
-    if number in _STORAGE_CODES:
-        return 503
-    return _ANSWERS.get(number, 422)
+    return answers.answer_code(error, _ANSWERS)
 
 
 def broken_error(path: str, error: Exception) -> BicycleError:
@@ -193,10 +178,3 @@ def broken_error(path: str, error: Exception) -> BicycleError:
     if is_full:
         return DISK_FULL(path=path)
     return REQUEST_BROKE(path=path, exception=type(error).__name__)
-
-
-def plain_answer(error: BicycleError) -> dict[str, Any]:
-    """Return the common form of all errors: code, message, fix and location."""
-    facts = error.facts
-    location = next((str(facts[name]) for name in _LOCATIONS if facts.get(name)), None)
-    return {"code": error.code, "message": error.summary, "fix": error.remedy, "location": location}

@@ -30,17 +30,17 @@ from bicycle_runtime.api.errors import (
     HostUnknownError,
     answer_code,
     broken_error,
-    plain_answer,
 )
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.route import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
-from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
-from bicycle_runtime.service.users.errors import LOGIN_NEEDED
-from bicycle_runtime.service.users.limits import Limits
-from bicycle_runtime.service.users.roles import NOBODY, Identity
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_streams.access.answers import plain_answer
+from bicycle_streams.access.authentication import Authenticator, require_somebody
+from bicycle_streams.access.errors import LOGIN_NEEDED
+from bicycle_streams.access.limits import Limits
+from bicycle_streams.access.roles import NOBODY, Identity
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

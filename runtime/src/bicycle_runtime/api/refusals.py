@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from bicycle_runtime.service.users.roles import NOBODY, Identity
 from bicycle_sdk.logging import log_event
+from bicycle_streams.access.roles import NOBODY, Identity
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.api.errors import BODY_UNREADABLE, MEDIA_TYPE_UNSUPPORTED, QUERY_UNREADABLE
 from bicycle_runtime.service.scope import Scope
-from bicycle_runtime.service.users.roles import Identity, Role, require_role
+from bicycle_streams.access.roles import Identity, Role, require_role
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

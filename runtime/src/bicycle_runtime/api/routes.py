@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
-from bicycle_runtime.service.users.roles import Role
+from bicycle_streams.access.roles import Role
 
 __all__ = ["ALIASES", "ROUTES", "served_paths"]
 

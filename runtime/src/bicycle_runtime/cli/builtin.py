@@ -42,12 +42,19 @@ _SECTIONS = {
             "serve:serve_command",
             "Serve metrics of the jobs of this machine to Prometheus",
         ),
-        "token": ("token:token_command", "Create, list and revoke access tokens of the service"),
+        "token": (
+            "bicycle_streams.cli.token:token_command",
+            "Create, list and revoke access tokens of the service",
+        ),
     },
     "Streams": {
         "stream": (
             "bicycle_streams.cli.stream:stream_command",
             "Produce, read, copy and check streams without a job",
+        ),
+        "stream graph": (
+            "stream_graph:graph_command",
+            "Show which jobs read and write which streams",
         ),
     },
     "State and savepoints": {

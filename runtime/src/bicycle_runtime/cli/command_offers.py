@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from bicycle_runtime.base.extensions import Extension, own_and_offered
 
 EXTENSION_SECTION = "Extensions"
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"([a-z][a-z0-9-]* )?[a-z][a-z0-9-]*")
 _FIELDS = ("location", "summary", "section")
 
 
 class CommandOffer(TypedDict):
-    """A command that the hook ``bicycle_commands`` offers.
+    """A command of the hook ``bicycle_commands``, by ``NAME`` or ``GROUP NAME``.
 
     Attributes:
         location: ``"module:name"`` of a click command.
@@ -40,6 +41,16 @@ class Command(NamedTuple):
     section: str
     extension: str = ""
 
+    @property
+    def group(self) -> str:
+        """The group of the command, empty for the root."""
+        return self.name.rpartition(" ")[0]
+
+    @property
+    def word(self) -> str:
+        """The name of the command in its group."""
+        return self.name.rpartition(" ")[2]
+
 
 class CommandTable(NamedTuple):
     """Commands by name, and the refused extensions with reasons."""
@@ -47,10 +58,14 @@ class CommandTable(NamedTuple):
     commands: Mapping[str, Command]
     refusals: tuple[str, ...]
 
+    def of_group(self, group: str) -> list[Command]:
+        """Return the commands of a group; an empty text is the root."""
+        return [each for each in self.commands.values() if each.group == group]
+
     def sections(self) -> dict[str, list[Command]]:
-        """Return the commands by section of the help."""
+        """Return the commands of the root by section of the help."""
         found: dict[str, list[Command]] = {}
-        for command in self.commands.values():
+        for command in self.of_group(""):
             found.setdefault(command.section, []).append(command)
         return found
 
@@ -59,11 +74,15 @@ def command_table(
     builtin: Mapping[str, CommandOffer], extensions: Iterable[Extension]
 ) -> CommandTable:
     """Return the built-in commands, and the commands of extensions."""
-    commands, refusals = own_and_offered("bicycle_commands", builtin, extensions, _command)
+    commands, refusals = own_and_offered(
+        "bicycle_commands", builtin, extensions, partial(_command, builtin)
+    )
     return CommandTable(commands, tuple(map(str, refusals)))
 
 
-def _command(name: Any, offer: Any, extension: Extension | None) -> Command:
+def _command(
+    builtin: Mapping[str, CommandOffer], name: Any, offer: Any, extension: Extension | None
+) -> Command:
     """Return a checked command.
 
     Raises:
@@ -71,6 +90,8 @@ def _command(name: Any, offer: Any, extension: Extension | None) -> Command:
     """
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise TypeError(f"{name!r} is not a name of a command: use a to z, 0 to 9 and `-`")
+    if " " in name and name.partition(" ")[0] not in builtin:
+        raise TypeError(f"{name!r}: no group {name.partition(' ')[0]!r} of commands is built in")
     if not isinstance(offer, Mapping) or not all(isinstance(each, str) for each in offer.values()):
         raise TypeError(f"{name!r}: {offer!r} is not a dict of texts")
     if unknown := set(offer) - set(_FIELDS):

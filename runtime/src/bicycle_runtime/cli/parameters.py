@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from bicycle_runtime.cli.candidates import file_names, matching, parameter_names, plugin_names
 from bicycle_streams.cli.parameters import pairs
+from bicycle_streams.cli.server_options import home_folder
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.home import Home
@@ -41,8 +42,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 SERVICE_URL, SERVICE_TOKEN_FILE = "BICYCLE_SERVICE", "BICYCLE_TOKEN_FILE"
 SERVICE_CA = "BICYCLE_TLS_CA"
 _SERVICE = f"{__name__}.service"
-_HOME_VARIABLE = "BICYCLE_HOME"
-_HOME_DEFAULT = "~/.bicycle"
 _PARAMS_FILE = "params_file"
 _PIPELINE = "pipeline"
 
@@ -52,7 +51,7 @@ def home() -> Home:
     # Needed by commands about jobs only; listing plugins must start fast.
     from bicycle_runtime.jobs.home import Home
 
-    return Home(Path(os.environ.get(_HOME_VARIABLE) or _HOME_DEFAULT).expanduser().absolute())
+    return Home(home_folder())
 
 
 def job_names(

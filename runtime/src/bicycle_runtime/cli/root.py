@@ -32,14 +32,25 @@ def _all_commands() -> CommandTable:
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is requested.
+    """The commands of a group; offered commands are imported when requested.
 
     Extensions are asked only for names that are not built in.
+
+    Args:
+        group: The group; empty for the root.
+        own: The commands of the group itself.
     """
 
+    def __init__(self, group: str = "", own: Mapping[str, click.Command] | None = None) -> None:
+        self._group = group
+        self._own = own or {}
+
     def __getitem__(self, name: str) -> click.Command:
-        found = _own_commands().commands.get(name) or _all_commands().commands.get(name)
-        if found is not None:
+        if name in self._own:
+            return self._own[name]
+        path = f"{self._group} {name}".lstrip()
+        found = _own_commands().commands.get(path) or _all_commands().commands.get(path)
+        if found is not None and found.word == name:
             return _load(found)
         if refusals := _all_commands().refusals:
             # Slow to import, and needed for the bad case only.
@@ -49,10 +60,11 @@ class _Commands(Mapping[str, click.Command]):
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_all_commands().commands)
+        offered = _all_commands().of_group(self._group)
+        return iter(dict.fromkeys([*self._own, *(each.word for each in offered)]))
 
     def __len__(self) -> int:
-        return len(_all_commands().commands)
+        return sum(1 for _ in self)
 
 
 def _load(command: Command) -> click.Command:
@@ -63,7 +75,7 @@ def _load(command: Command) -> click.Command:
             command.
     """
     try:
-        found = load_object(command.location)
+        found: object = load_object(command.location)
         if not isinstance(found, click.Command):
             raise TypeError(f"{command.location} is not a click command")
     except Exception as error:
@@ -76,6 +88,9 @@ def _load(command: Command) -> click.Command:
             name=command.name, extension=command.extension,
             reason=f"{type(error).__name__}: {error}",
         ) from error  # fmt: skip
+    if isinstance(found, click.Group) and not isinstance(found.commands, _Commands):
+        # click only reads them.
+        found.commands = _Commands(command.name, found.commands)  # type: ignore[assignment]
     return found
 
 
@@ -89,7 +104,7 @@ class RootGroup(CommandLine):
     ) -> None:
         """Write the commands by purpose, without importing any."""
         table = _all_commands()
-        width = max(map(len, table.commands))
+        width = max(len(each.name) for each in table.of_group(""))
         for title, commands in table.sections().items():
             with formatter.section(title):
                 formatter.write_dl([(each.name.ljust(width), each.summary) for each in commands])
@@ -103,9 +118,9 @@ class RootGroup(CommandLine):
         from click.shell_completion import CompletionItem  # not needed to run a command
 
         found = [
-            CompletionItem(name, help=command.summary)
-            for name, command in _all_commands().commands.items()
-            if name.startswith(incomplete)
+            CompletionItem(command.name, help=command.summary)
+            for command in _all_commands().of_group("")
+            if command.name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from bicycle_runtime.cli.up import home_option, service_home
+from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
+from bicycle_streams.cli.server_options import home_option
 
 _LOOK_MS = 60_000
 
@@ -25,7 +28,7 @@ _LOOK_MS = 60_000
 )
 @home_option
 @answers
-def serve_command(*, port: int, folder: str | None, as_json: bool) -> None:
+def serve_command(*, port: int, home: Path, as_json: bool) -> None:
     """Serve metrics of the jobs of this machine to Prometheus.
 
     GET /metrics has the metrics of all jobs of the home, including `bicycle run`, until Ctrl-C
@@ -34,7 +37,7 @@ def serve_command(*, port: int, folder: str | None, as_json: bool) -> None:
     clock = SystemClock()
     with (
         StopRequest(clock=clock).on_signals() as stop,
-        serving_metrics(service_home(folder), port=port, clock=clock) as url,
+        serving_metrics(Home(home), port=port, clock=clock) as url,
     ):
         if as_json:
             answer_json({"url": url})

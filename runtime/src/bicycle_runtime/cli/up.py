@@ -16,7 +16,6 @@ import click
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.processes import how_it_ended, send_signal, start_detached, wait_for_end
-from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
 from bicycle_runtime.jobs.home import Home
@@ -27,10 +26,10 @@ from bicycle_runtime.service.errors import (
     SERVICE_RUNNING,
     SERVICE_START_FAILED,
 )
-from bicycle_runtime.service.users.tokens import checked_owners
 from bicycle_streams.cli.commands import examples
-from bicycle_streams.cli.parameters import answers, pairs
+from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
+from bicycle_streams.cli.server_options import door_options, home_option
 
 _MODULE = "bicycle_runtime.service_process.main"
 _LIBRARIES = (
@@ -49,32 +48,6 @@ _POLL_S = 0.05
 _END_MS = 30_000
 
 
-def home_option(command: Any) -> Any:
-    """Add ``--home``."""
-    return click.option(
-        "--home",
-        "folder",
-        metavar="DIR",
-        help="Directory of the jobs. Default: BICYCLE_HOME, or ~/.bicycle.",
-    )(command)
-
-
-_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
-
-
-def _client_roles(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str]:
-    roles = pairs(texts, "--client-role", form="NAME=ROLE")
-    for text in roles.values():
-        role, colon, owners = text.partition(":")
-        if role not in ("viewer", "operator", "admin"):
-            raise click.BadParameter(f"unknown role {role!r}; use viewer, operator or admin")
-        if colon:
-            checked_owners(owners.split(","))
-    return dict(roles)
-
-
 def _slots(
     _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, int | str]:  # fmt: skip
@@ -89,53 +62,6 @@ def _slots(
             problem = f"expected MASTER=NUMBER, or spark://HOST:PORT=http://HOST:PORT, got {text!r}"
             raise click.BadParameter(problem, param_hint="--slots")
     return slots
-
-
-def door_options(command: Any) -> Any:
-    """Add the server's options for clients: tokens, TLS, client certificates, names."""
-    for decorate in (
-        click.option(
-            "--name",
-            "names",
-            multiple=True,
-            metavar="NAME",
-            help="Host name under which clients reach the server. Repeatable.",
-        ),
-        click.option(
-            "--client-role",
-            "client_roles",
-            multiple=True,
-            metavar="NAME=ROLE[:OWNER,OWNER]",
-            callback=_client_roles,
-            help=(
-                "Role of clients whose certificate has the common name NAME, for all owners or "
-                "the listed owners. Repeatable."
-            ),
-        ),
-        click.option(
-            "--tls-client-ca",
-            type=_FILE,
-            help="PEM file with CA certificates that verify clients; such a client needs no token.",
-        ),
-        click.option(
-            "--tls-key", type=_FILE, help="PEM file with the private key of the certificate."
-        ),
-        click.option(
-            "--tls-cert",
-            type=_FILE,
-            help="PEM file with the certificate of the server and its chain.",
-        ),
-        click.option(
-            "--require-auth",
-            "needs_login",
-            is_flag=True,
-            help=(
-                "Require a token from all clients, also on loopback addresses: see `bicycle token`."
-            ),
-        ),
-    ):
-        command = decorate(command)
-    return command
 
 
 @click.command(
@@ -193,7 +119,7 @@ def up_command(
     port: int,
     grpc_port: int | None,
     no_grpc: bool,
-    folder: str | None,
+    home: Path,
     detach: bool,
     as_json: bool,
     **doors: Any,
@@ -210,7 +136,7 @@ def up_command(
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise SERVICE_EXTRA_MISSING(missing_text=", ".join(missing))
-    served = service_home(folder)
+    served = Home(home)
     doors["grpc_port"] = _grpc_port(port, grpc_port, is_wanted=not no_grpc)
     if not detach:
         # The rooms above this one are imported by name, and only when they are used.
@@ -246,9 +172,9 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
 )
 @home_option
 @answers
-def down_command(*, folder: str | None, as_json: bool) -> None:
+def down_command(*, home: Path, as_json: bool) -> None:
     """Stop the service; its jobs continue."""
-    served = service_home(folder)
+    served = Home(home)
     address = read_address(served)
     if address is None:
         raise SERVICE_GONE(home=str(served.path))
@@ -263,11 +189,6 @@ def down_command(*, folder: str | None, as_json: bool) -> None:
     click.echo(f"the service has stopped (process {pid})")
     if running:
         click.echo(f"these jobs continue: {', '.join(running)}")
-
-
-def service_home(folder: str | None) -> Home:
-    """Return the home that a command names, else that of the environment."""
-    return home() if folder is None else Home(Path(folder).expanduser().absolute())
 
 
 def _start(served: Home, host: str, port: int, doors: dict[str, Any]) -> dict[str, Any]:

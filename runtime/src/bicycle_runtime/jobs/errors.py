@@ -80,12 +80,6 @@ SCAFFOLD_REFUSED = BicycleError.row(
     cause="A plugin project cannot be created with this name or in this folder.",
     fix="{hint}",
 )
-HOME_UNUSABLE = BicycleError.row(
-    "BIC-1912",
-    "home directory {path} cannot be used: {reason}",
-    cause="The home directory cannot be used.",
-    fix="set BICYCLE_HOME to a directory that this user may write",
-)
 DRIVER_ENDED = BicycleError.row(
     "BIC-1914",
     "the process of job {job!r} ended with {how} before the job started:\n{log_tail}",

@@ -23,12 +23,13 @@ from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.extraction.scripts import is_script, script_name
-from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus, read_status
 from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import OptionError
+from bicycle_streams.access.errors import HOME_UNUSABLE
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")

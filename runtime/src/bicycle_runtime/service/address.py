@@ -12,11 +12,12 @@ from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import Home
+from bicycle_streams.access.control import SERVICE_FOLDER
 
 
 def service_folder(home: Home) -> Path:
     """Return the folder of the service in a home."""
-    return home.path / "service"
+    return home.path / SERVICE_FOLDER
 
 
 def address_file(home: Home) -> Path:

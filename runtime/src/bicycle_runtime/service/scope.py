@@ -18,11 +18,10 @@ from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.recovery.errors import SavepointMissingError
 from bicycle_runtime.recovery.savepoints import job_of
-from bicycle_runtime.service.errors import OPERATION_UNKNOWN
+from bicycle_runtime.service.errors import LOCATION_TAKEN, OPERATION_UNKNOWN
 from bicycle_runtime.service.operations.locations import resolve_facts
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
-from bicycle_runtime.service.users.errors import LOCATION_TAKEN
-from bicycle_runtime.service.users.roles import Identity, Role, require_all_owners
+from bicycle_streams.access.roles import Identity, Role, require_all_owners
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.control.topology import JobTopology
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.plugins.wheels import UploadedPlugin
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.store.history import AuditEntry, Event, Operation
-    from bicycle_runtime.service.users.connections import OpenConnection
     from bicycle_runtime.service.users.owners import Quota
     from bicycle_runtime.service.watching.fleet import Change, FleetView
     from bicycle_runtime.service.watching.summaries import KnownJob
+    from bicycle_streams.access.connections import OpenConnection
 
 _NAMES_MAX = 5
 _PATIENCE_S = 5.0  # A request waits for the storage of a location that it names.

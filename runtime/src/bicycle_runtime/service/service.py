@@ -31,20 +31,20 @@ from bicycle_runtime.service.operations.pipeline_files import clear_pipelines
 from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.state_lookups import StateLookups
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import History, Operation
-from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.store.history import HISTORY, History, Operation
 from bicycle_runtime.service.threads import Threads
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
-from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
-from bicycle_runtime.service.users.roles import LOCAL, Identity
-from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.watcher import Watcher
 from bicycle_sdk.clock import Clock
+from bicycle_streams.access.control import CONTROL
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.logins import Sessions
+from bicycle_streams.access.roles import LOCAL, Identity
+from bicycle_streams.access.tokens import Tokens
 
 __all__ = ["Service"]
 

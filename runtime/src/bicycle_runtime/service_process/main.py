@@ -20,20 +20,20 @@ from ssl import SSLContext
 
 from bicycle_runtime.api.application import build_application
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.listening.accepting import ListeningSocket
-from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen, require_safe
-from bicycle_runtime.listening.doors import Doors, missing_of
-from bicycle_runtime.listening.http_server import serve
 from bicycle_runtime.service.address import address_file, write_address
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.service_process.http_server import serve
 from bicycle_runtime.service_process.interfaces import load_routes_and_pages
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure
+from bicycle_streams.access.accepting import ListeningSocket
+from bicycle_streams.access.addresses import hosts_of, is_loopback, listen, require_safe
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.doors import Doors, missing_of
+from bicycle_streams.access.limits import LimitOptions, Limits
 
 _DOORS = Doors()
 _GARBAGE_LIMITS = (10_000, 20, 100)
@@ -54,7 +54,7 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
     context = doors.context()
     if not is_loopback(host, port):
         doors = dataclasses.replace(doors, needs_login=True)
-    missing = missing_of(home, doors)
+    missing = missing_of(home.path, doors)
     if doors.grpc_port is not None:
         require_safe(host, doors.grpc_port, missing=missing)
     with listen(host, port, missing=missing) as listener:

@@ -13,12 +13,12 @@ from grpc_reflection.v1alpha import reflection
 from bicycle_runtime.api.rpc.calls import add_to_server
 from bicycle_runtime.api.rpc.guard import CallGuard
 from bicycle_runtime.api.rpc.jobmanager import ROLES, SERVICE, WRITES, JobManager
-from bicycle_runtime.listening.addresses import require_safe
-from bicycle_runtime.listening.doors import Doors
-from bicycle_runtime.listening.errors import ADDRESS_TAKEN, TLS_UNUSABLE
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.limits import Limits
+from bicycle_streams.access.addresses import require_safe
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.doors import Doors
+from bicycle_streams.access.errors import ADDRESS_TAKEN, TLS_UNUSABLE
+from bicycle_streams.access.limits import Limits
 
 _GRACE_S = 2.0
 _CALLS_MAX = 1_000  # Of all callers; the guard counts them for each.

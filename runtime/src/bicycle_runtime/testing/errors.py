@@ -11,11 +11,3 @@ class HarnessError(BicycleError):
     code = "BIC-2101"
     message = "harness of job {job!r}: {problem}"
     fix = "{hint}"
-
-
-RULE_CHANGED = BicycleError.row(
-    "BIC-2102",
-    "suite {suite!r} overrides the rule {rule!r}, so the suite would prove nothing",
-    cause="A conformance suite overrides an inherited rule.",
-    fix="rename your own tests; put differences between connectors into the case",
-)

@@ -22,10 +22,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from bicycle_runtime.service.scope import Scope
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.formats import FILTERS
 from bicycle_runtime.webui.sentences import why_text
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.roles import Role
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

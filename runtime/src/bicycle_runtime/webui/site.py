@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.pages.actions import (
     action_do,
     action_page,
@@ -42,6 +41,7 @@ from bicycle_runtime.webui.pages.plugins import (
 )
 from bicycle_runtime.webui.pages.streams import streams_live, streams_page
 from bicycle_runtime.webui.rendering import Site, SitePage
+from bicycle_streams.access.roles import Role, require_role
 
 _TABS = [
     page

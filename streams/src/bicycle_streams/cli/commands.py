@@ -7,11 +7,6 @@ from typing import Any
 
 import click
 
-from bicycle_sdk.entry_points import EntryPoint, entry_points
-
-__all__ = ["ENTRY_POINTS", "CommandGroup", "CommandWithSections", "OpenGroup", "examples"]
-
-ENTRY_POINTS = "bicycle.command_line"
 _WHOLE = 1_000  # Characters: no summary is cut.
 
 
@@ -29,35 +24,6 @@ class CommandGroup(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
-
-
-class OpenGroup(CommandGroup):
-    """A group that distributions extend by entry points ``GROUP.COMMAND``.
-
-    The metadata of distributions is read for the help and for names that are not built in.
-
-    Args:
-        offers: The name of the group in entry points.
-    """
-
-    def __init__(self, *parts: Any, offers: str, **settings: Any) -> None:
-        super().__init__(*parts, **settings)
-        self._prefix = f"{offers}."
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        offers = [point.name.removeprefix(self._prefix) for point in self._find_offers()]
-        return sorted({*super().list_commands(ctx), *offers})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if (own := super().get_command(ctx, cmd_name)) is not None:
-            return own
-        wanted = f"{self._prefix}{cmd_name}"
-        found = next((point for point in self._find_offers() if point.name == wanted), None)
-        return None if found is None else found.load()
-
-    def _find_offers(self) -> list[EntryPoint]:
-        points = entry_points(ENTRY_POINTS)
-        return [point for point in points if point.name.startswith(self._prefix)]
 
 
 class CommandWithSections(click.Command):

@@ -10,12 +10,11 @@ import click
 
 from bicycle_sdk.entry_points import entry_points
 from bicycle_streams import __version__
-from bicycle_streams.cli.commands import ENTRY_POINTS, CommandGroup
+from bicycle_streams.cli.commands import CommandGroup
 from bicycle_streams.cli.exit_codes import MEANINGS
 
-__all__ = ["CONTEXT", "EXIT_CODES", "JSON_HELP", "PROGRAM", "CommandLine", "main", "streams_root"]
-
 PROGRAM = "bicycle"
+ENTRY_POINTS = "bicycle.command_line"  # The one named PROGRAM replaces the root.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 JSON_HELP = (
     "With --json, a command prints one JSON document to standard output: its result, or an error "
@@ -65,22 +64,23 @@ def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
 
 
 def streams_root() -> click.Command:
-    """Return the root command with the group ``stream`` only."""
+    """Return the root command without the commands of jobs."""
     # Slow to import, and not needed if another distribution provides the root.
     from bicycle_streams.cli.stream import stream_command
+    from bicycle_streams.cli.token import token_command
 
     root = CommandLine(
         name=PROGRAM,
         help=f"Produce, read, copy and check streams.\n\n{JSON_HELP}",
         epilog=EXIT_CODES,
-        commands={"stream": stream_command},
+        commands={"stream": stream_command, "token": token_command},
         context_settings=CONTEXT,
     )
     return click.version_option(__version__, prog_name=PROGRAM)(root)
 
 
 def main() -> Any:
-    """Run ``bicycle`` with all commands of a distribution, or with ``stream`` alone."""
+    """Run ``bicycle`` with the root of another distribution, or of the toolkit."""
     found = next((each for each in entry_points(ENTRY_POINTS) if each.name == PROGRAM), None)
     root = streams_root() if found is None else found.load()
     return root()

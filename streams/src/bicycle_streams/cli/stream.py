@@ -1,7 +1,7 @@
 """``bicycle stream``: produce, show and copy streams of any backend.
 
 ``stream_files`` has the commands of stream files, ``stream_topics`` those of topics, and
-``stream_top`` the live view. Other distributions offer more commands by entry points.
+``stream_top`` the live view, and ``stream_serve`` the server for WebSocket clients.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import click
 
 from bicycle_sdk.quantities import amount
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.cli.commands import OpenGroup, examples
+from bicycle_streams.cli.commands import CommandGroup, examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_overview
 from bicycle_streams.cli.stream_files import decode_command, repair_command, verify_command
+from bicycle_streams.cli.stream_serve import serve_command
 from bicycle_streams.cli.stream_top import top_command
 from bicycle_streams.cli.stream_topics import topics_command
 from bicycle_streams.cli.stream_words import address_argument, backend_words, read_address
@@ -43,8 +44,7 @@ _LAST_COUNT = 10
 
 @click.group(
     "stream",
-    cls=OpenGroup,
-    offers="stream",
+    cls=CommandGroup,
     invoke_without_command=True,
     epilog=examples(
         "bicycle stream cat file://./events.ss/orders",
@@ -67,6 +67,7 @@ stream_command.add_command(verify_command)
 stream_command.add_command(repair_command)
 stream_command.add_command(topics_command)
 stream_command.add_command(top_command)
+stream_command.add_command(serve_command)
 
 
 _url = address_argument()

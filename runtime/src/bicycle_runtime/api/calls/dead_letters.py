@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.jobs.control.dead_letters import dead_letter, dead_letters
-from bicycle_runtime.service.users.roles import Role, require_role
+from bicycle_streams.access.roles import Role, require_role
 
 
 async def letters(call: Call) -> Response:

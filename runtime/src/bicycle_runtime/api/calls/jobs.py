@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.savepoints.commands import savepoint_of, savepoint_rep
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples
-from bicycle_runtime.service.store.schema import TIERS
+from bicycle_runtime.service.store.history import TIERS
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 

@@ -25,17 +25,17 @@ from bicycle_runtime.api.errors import (
     MESSAGE_UNREADABLE,
     answer_code,
     broken_error,
-    plain_answer,
 )
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.service.scope import Scope
-from bicycle_runtime.service.users.authentication import Authenticator
-from bicycle_runtime.service.users.connections import Connections, OpenConnection
-from bicycle_runtime.service.users.errors import LOGIN_NEEDED
-from bicycle_runtime.service.users.limits import Limits
-from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_streams.access.answers import plain_answer
+from bicycle_streams.access.authentication import Authenticator
+from bicycle_streams.access.connections import Connections, OpenConnection
+from bicycle_streams.access.errors import LOGIN_NEEDED
+from bicycle_streams.access.limits import Limits
+from bicycle_streams.access.roles import NOBODY, Identity, Role, require_role
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service

@@ -23,9 +23,9 @@ from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.redaction import redacted
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page
 from bicycle_runtime.service.watching.workers import worker_rows
+from bicycle_streams.access.roles import Role
 
 __all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
 

@@ -134,6 +134,11 @@ class OperationKind:
         return "{job_id}" in self.path
 
     @property
+    def makes_job(self) -> bool:
+        """True if the option ``name`` is the job that the operation creates."""
+        return bool(self.path) and not self.has_job
+
+    @property
     def option_infos(self) -> list[OptionInfo]:
         """The declared options; empty for an operation with nested data."""
         return list(_describe_once(self.options)) if dataclasses.is_dataclass(self.options) else []

@@ -41,16 +41,17 @@ from bicycle_runtime.service.errors import (
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS, STARTING
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import Operation, note_audit, note_event, one_of
+from bicycle_runtime.service.store.history import Operation, note_event, one_of
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
-from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent, State
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
+from bicycle_streams.access.control import note_audit
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.roles import Identity
 
 _LOG = logging.getLogger(__name__)
 _THREAD_COUNT = 8
@@ -59,7 +60,6 @@ _WAITING_MAX = 1_000
 _KEY_LENGTH_MAX = 200
 _NUMBER_MAX = 2**63 - 1  # SQLite knows no greater one.
 
-_MAKING_JOBS = ("submit", "restore")  # They name the job that they make.
 _Queue = queue.Queue[tuple[int, Any] | None]
 
 
@@ -129,8 +129,10 @@ class Operations:
                 operation.id, operation.job, operation.owner, settled, asked_ms=operation.asked_ms
             )
             return
-        own = {"cancel": self._cancels, "install": self._plugins, "remove_plugin": self._plugins}
-        own.get(operation.kind, self._queue).put((operation.id, settled))
+        kind = KINDS[operation.kind]
+        is_cancel = kind.shown == State.CANCELING.value
+        found = self._cancels if is_cancel else self._queue if kind.path else self._plugins
+        found.put((operation.id, settled))
 
     def ask(
         self, kind: str, job: str | None, facts: Mapping[str, Any], *, identity: Identity,
@@ -177,23 +179,17 @@ class Operations:
         owner = identity.owner if job is None else self._owners.of(job)
         if kind in STARTING:
             self._require_quota(owner)
-        if kind in _MAKING_JOBS:
+        if KINDS[kind].makes_job:
             self._control.read(lambda each: self._owners.require_free(each, target, identity))
         if (verify := KINDS[kind].verify) is not None:
             verify(self._call(target, now_ms), settled)
         who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
             self._inserting(
-                kind,
-                target,
-                settled,
-                who=who,
-                key=key,
-                digest=digest,
-                identity=identity,
+                kind, target, settled, who=who, key=key, digest=digest, identity=identity,
                 now_ms=now_ms,
             )
-        ).result()
+        ).result()  # fmt: skip
         if not is_new:
             return _same(row, digest, key or "", identity)
         operation = _operation(row)
@@ -344,7 +340,7 @@ class Operations:
                 known = connection.execute(_BY_KEY, (who["actor"], key)).fetchone()
                 if known is not None:
                     return known, False
-            if kind in _MAKING_JOBS:
+            if KINDS[kind].makes_job:
                 self._owners.require_free(connection, job, identity)
             cursor = connection.execute(
                 "INSERT INTO operations (actor, idempotency_key, body_digest, job, kind, facts,"

@@ -11,24 +11,27 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.schema import TIERS
+from bicycle_streams.access.control import note_audit
+from bicycle_streams.access.database import Database
 
-__all__ = [
-    "OPERATOR_SAMPLED",
-    "SAMPLED",
-    "AuditEntry",
-    "Event",
-    "History",
-    "JobStateChange",
-    "KnownRow",
-    "Noted",
-    "Operation",
-    "note_audit",
-    "note_event",
-    "one_of",
-]
-
+# Name of a tier -> its number in the table, seconds between two samples, samples kept.
+TIERS: dict[str, tuple[int, int, int]] = {"5s": (0, 5, 720), "5m": (1, 300, 2_016)}
+HISTORY: tuple[str, ...] = (
+    """
+    CREATE TABLE job_numbers (number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT UNIQUE NOT NULL);
+    CREATE TABLE samples (
+        job_number INTEGER NOT NULL, tier INTEGER NOT NULL, slot INTEGER NOT NULL,
+        at_s INTEGER NOT NULL, records_per_second REAL, lag_records INTEGER, lag_ms INTEGER,
+        state_bytes INTEGER, errors INTEGER, late INTEGER,
+        PRIMARY KEY (job_number, tier, slot)) WITHOUT ROWID;
+    """,
+    """
+    ALTER TABLE samples ADD COLUMN lag_bytes INTEGER;
+    """,
+    """
+    ALTER TABLE samples ADD COLUMN operators BLOB;
+    """,
+)
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
@@ -168,23 +171,6 @@ def note_event(
             (job, job, _EVENTS_MAX),
         )
     return number
-
-
-def note_audit(
-    connection: sqlite3.Connection, entry: Mapping[str, str], facts: Mapping[str, Any], *,
-    at_ms: int,
-) -> None:  # fmt: skip
-    """Write one line of the audit log: actor, address, action, target and outcome.
-
-    ``owner`` of the entry is the owner of the target; without an owner, only callers with access to
-    all owners see the line.
-    """
-    words = [entry[name] for name in ("actor", "address", "action", "target", "outcome")]
-    connection.execute(
-        "INSERT INTO audit (at_ms, actor, address, action, target, outcome, facts, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (at_ms, *words, json.dumps(facts), entry.get("owner", "")),
-    )
 
 
 class History:

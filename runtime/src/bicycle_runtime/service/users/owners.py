@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import note_audit
-from bicycle_runtime.service.users.errors import JOB_NAME_TAKEN
-from bicycle_runtime.service.users.roles import Identity
+from bicycle_runtime.service.errors import JOB_NAME_TAKEN
+from bicycle_streams.access.control import note_audit
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.roles import Identity
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,9 +35,6 @@ from bicycle_runtime.testing.connectors.cases import (  # noqa: E402 - see above
 from bicycle_runtime.testing.connectors.extension_suite import (  # noqa: E402 - see above.
     ExtensionSuite,
 )
-from bicycle_runtime.testing.connectors.rules import (  # noqa: E402 - see above.
-    rules_of,
-)
 from bicycle_runtime.testing.connectors.running import (  # noqa: E402 - see above.
     SinkRun,
     SourceRun,
@@ -48,6 +45,9 @@ from bicycle_runtime.testing.connectors.sink_suite import (  # noqa: E402 - see 
 )
 from bicycle_runtime.testing.connectors.source_suite import (  # noqa: E402 - see above.
     SourceSuite,
+)
+from bicycle_streams.testing.rules import (  # noqa: E402 - see above.
+    rules_of,
 )
 
 __all__ = [

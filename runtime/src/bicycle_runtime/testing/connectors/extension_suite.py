@@ -13,7 +13,7 @@ import pytest
 
 from bicycle_runtime.connectors.registry import ConnectorRegistry, Extension, load_registry
 from bicycle_runtime.testing.connectors.cases import SinkCase, SourceCase
-from bicycle_runtime.testing.connectors.rules import PLUGIN, Suite, rules_of
+from bicycle_streams.testing.rules import PLUGIN, Suite, rules_of
 
 __all__ = ["ExtensionSuite"]
 

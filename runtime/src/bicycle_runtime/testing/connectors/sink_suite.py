@@ -34,12 +34,12 @@ from bicycle_runtime.testing.connectors.cases import (
 )
 from bicycle_runtime.testing.connectors.output import Output
 from bicycle_runtime.testing.connectors.processes import find_steps, kill_at
-from bicycle_runtime.testing.connectors.rules import Suite, needs
 from bicycle_runtime.testing.connectors.running import SinkRun, pauses, services_in
 from bicycle_runtime.testing.harness import Harness
 from bicycle_runtime.testing.script import script_source
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.testing.rules import Suite, needs
 
 __all__ = ["SinkSuite"]
 

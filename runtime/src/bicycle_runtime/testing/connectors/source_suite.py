@@ -30,7 +30,6 @@ from bicycle_runtime.testing.connectors.cases import (
     SourceCase,
 )
 from bicycle_runtime.testing.connectors.processes import read_elsewhere
-from bicycle_runtime.testing.connectors.rules import Suite, needs
 from bicycle_runtime.testing.connectors.running import (
     PLENTY,
     Epoch,
@@ -42,6 +41,7 @@ from bicycle_runtime.testing.connectors.running import (
 from bicycle_runtime.testing.harness import Harness
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.testing.rules import Suite, needs
 
 __all__ = ["SourceSuite"]
 

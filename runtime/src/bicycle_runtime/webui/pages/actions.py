@@ -16,13 +16,13 @@ from bicycle_runtime.jobs.operations.operation import Availability, OperationKin
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
-from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import DISMISSIBLE, KnownJob
 from bicycle_runtime.webui.formats import amount, count
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.options import describe
+from bicycle_streams.access.roles import Role, require_role
 
 _BULK_MAX = 500
 _ENDING = (State.STOPPING, State.CANCELING, State.FAILING)

@@ -7,9 +7,9 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
+from bicycle_streams.access.roles import Role, require_role
 
 _LINES = 100
 

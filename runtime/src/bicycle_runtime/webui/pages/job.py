@@ -19,7 +19,6 @@ from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.store.history import Operation
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, one_line
@@ -32,6 +31,7 @@ from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_runtime.webui.sentences import limit_text
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.roles import Role
 
 __all__ = ["TABS", "job_live", "job_page", "missing_job"]
 

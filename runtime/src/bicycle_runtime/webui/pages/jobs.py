@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bicycle_runtime.service.errors import ListQueryError
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.webui.live import PageMessage, live_answer
 from bicycle_runtime.webui.rendering import Site
+from bicycle_streams.access.roles import Role
 
 _LIMIT = 50
 _FIRST_ORDER = "attention"

@@ -7,11 +7,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bicycle_runtime.service.users.authentication import cookie_name
-from bicycle_runtime.service.users.errors import TOKEN_REFUSED
-from bicycle_runtime.service.users.logins import SESSION_MS
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.authentication import cookie_name
+from bicycle_streams.access.errors import TOKEN_REFUSED
+from bicycle_streams.access.logins import SESSION_MS
 
 _NEXT_LENGTH_MAX = 1_000
 

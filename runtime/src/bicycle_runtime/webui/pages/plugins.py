@@ -18,9 +18,9 @@ from starlette.responses import RedirectResponse, Response
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
 from bicycle_runtime.service.store.history import Operation
-from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.roles import Role, require_role
 
 _FILES_MAX = 2
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access.roles import Role
 
 _LIMIT = 100
 _WORDS = ("operator", "state", "key", "prefix", "epoch", "since")

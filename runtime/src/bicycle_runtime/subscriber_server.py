@@ -1,0 +1,5 @@
+"""The former import path of ``bicycle_streams.subscriber_server``; deprecated."""
+
+from bicycle_runtime.base.former_paths import forward
+
+forward(__name__, "bicycle_streams.subscriber_server")

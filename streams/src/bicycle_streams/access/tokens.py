@@ -1,0 +1,237 @@
+"""Tokens for access to the service, with expiry, role and owners.
+
+A token is ``bic_<id>_<secret>`` with a secret of 256 random bits. It is shown once, when it is
+created. Only the SHA-256 of the secret is stored; a random secret of this size needs no slow hash.
+A token is read from the database with each request, so a revocation by any process takes effect at
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_sdk.clock import Clock
+from bicycle_streams.access.control import CONTROL, SERVICE_FOLDER, note_audit
+from bicycle_streams.access.database import Database
+from bicycle_streams.access.errors import (
+    HOME_UNUSABLE,
+    TOKEN_LIFETIME_INVALID,
+    TOKEN_NAME_INVALID,
+    TOKEN_OWNER_INVALID,
+    TOKEN_UNKNOWN,
+)
+from bicycle_streams.access.roles import Identity, Role
+
+LIFETIME_MS_MIN = 60_000
+LIFETIME_MS_MAX = 3_650 * 86_400_000
+_NAME_LENGTH_MAX = 60
+_NAME = re.compile(r"[\w.-](?:[\w. @-]*[\w.@-])?")
+_FORM = re.compile(r"bic_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_NO_HASH = bytes(32)
+
+
+class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it may be shown; times are ms since 1970, ``owners`` is None for all."""
+
+    id: str
+    name: str
+    role: str
+    owners: tuple[str, ...] | None
+    made_ms: int
+    expires_ms: int
+    revoked_ms: int | None
+
+    def is_good(self, now_ms: int) -> bool:
+        """Return whether the token is valid at a time."""
+        return self.revoked_ms is None and now_ms < self.expires_ms
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of the token's holder."""
+        return Identity(
+            name=self.name, role=Role[self.role.upper()], owners=self.owners, token=self.id
+        )
+
+
+class Tokens:
+    """Makes, lists, revokes and checks tokens.
+
+    Args:
+        control: The database; open.
+        clock: The time of day.
+    """
+
+    def __init__(self, control: Database, clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+
+    def create(
+        self, name: str, *, role: Role, lifetime_ms: int, by: str,
+        owners: Sequence[str] | None = None,
+    ) -> tuple[TokenEntry, str]:  # fmt: skip
+        """Create a token; the second value is the token itself, which is not stored.
+
+        Args:
+            name: Name of its user in operations and the audit log, 1 to 60 characters.
+            role: Role of the token.
+            lifetime_ms: Its lifetime, a minute to ten years.
+            by: The caller that creates it, for the audit log.
+            owners: Owners whose jobs it may access, None for all. Jobs that it starts belong to
+                ``name`` if that is one of the owners, otherwise to the first owner.
+
+        Raises:
+            TOKEN_NAME_INVALID: the name cannot be shown.
+            TOKEN_LIFETIME_INVALID: the lifetime is out of bounds.
+            TOKEN_OWNER_INVALID: an owner has an invalid name.
+        """
+        if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
+            problem = (
+                "it contains other characters"
+                if len(name) <= _NAME_LENGTH_MAX
+                else "it is too long"
+            )
+            raise TOKEN_NAME_INVALID(name=name, problem=problem, length_max=_NAME_LENGTH_MAX)
+        if not LIFETIME_MS_MIN <= lifetime_ms <= LIFETIME_MS_MAX:
+            raise TOKEN_LIFETIME_INVALID(
+                lifetime_ms=lifetime_ms, low_ms=LIFETIME_MS_MIN, high_ms=LIFETIME_MS_MAX
+            )
+        chosen = None if owners is None else checked_owners(owners)
+        now_ms = self._clock.now_ms()
+        entry = TokenEntry(
+            id=secrets.token_hex(6), name=name, role=role.name.lower(), owners=chosen,
+            made_ms=now_ms, expires_ms=now_ms + lifetime_ms, revoked_ms=None,
+        )  # fmt: skip
+        secret = secrets.token_urlsafe(32)
+        kept = None if chosen is None else json.dumps(chosen)
+        values = (entry.id, name, _hash(secret), entry.role, now_ms, entry.expires_ms, kept)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms, owners)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            facts = {
+                "name": name, "role": entry.role, "owners": chosen, "expires_ms": entry.expires_ms
+            }  # fmt: skip
+            _note(connection, "token create", entry.id, facts, by=by, at_ms=now_ms)
+
+        self._control.write(work).result()
+        return entry, f"bic_{entry.id}_{secret}"
+
+    def list(self) -> list[TokenEntry]:
+        """Return all tokens, the newest first, revoked and expired ones, too."""
+        sql = "SELECT * FROM tokens ORDER BY made_ms DESC, rowid DESC"
+        rows = self._control.read(lambda connection: connection.execute(sql).fetchall())
+        return [_entry(row) for row in rows]
+
+    def revoke(self, token: str, *, by: str) -> TokenEntry:
+        """Revoke a token with its logins; repeating it is harmless.
+
+        Raises:
+            TOKEN_UNKNOWN: there is no token of this id.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(connection: sqlite3.Connection) -> Any:
+            sql = "UPDATE tokens SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL"
+            if connection.execute(sql, (now_ms, token)).rowcount:
+                connection.execute("DELETE FROM sessions WHERE token = ?", (token,))
+                _note(connection, "token revoke", token, {}, by=by, at_ms=now_ms)
+            return connection.execute("SELECT * FROM tokens WHERE id = ?", (token,)).fetchone()
+
+        row = self._control.write(work).result()
+        if row is None:
+            raise TOKEN_UNKNOWN(token=token)
+        return _entry(row)
+
+    def holder(self, text: str) -> Identity | None:
+        """Return the identity of a token's holder, or None.
+
+        The secret is compared in constant time, also where there is no such token.
+        """
+        form = _FORM.fullmatch(text)
+        if form is None:
+            return None
+        found = self._find(form[1])
+        kept = bytes(found["hash"]) if found is not None else _NO_HASH
+        is_same = hmac.compare_digest(kept, _hash(form[2]))
+        if found is None or not is_same:
+            return None
+        entry = _entry(found)
+        return entry.identity if entry.is_good(self._clock.now_ms()) else None
+
+    def is_good(self, token: str) -> bool:
+        """Return whether a token of this id is taken now."""
+        found = self._find(token)
+        return found is not None and _entry(found).is_good(self._clock.now_ms())
+
+    def _find(self, token: str) -> sqlite3.Row | None:
+        sql = "SELECT * FROM tokens WHERE id = ?"
+        row: sqlite3.Row | None = self._control.read(
+            lambda connection: connection.execute(sql, (token,)).fetchone()
+        )
+        return row
+
+
+@contextmanager
+def tokens_of(home: Path, clock: Clock) -> Iterator[Tokens]:
+    """Yield the tokens of a home for a command, also while its service runs.
+
+    Raises:
+        DATABASE_UNUSABLE: the database cannot be used.
+        HOME_UNUSABLE: the home cannot be created.
+    """
+    folder = home / SERVICE_FOLDER
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise HOME_UNUSABLE(path=str(home), reason=error.strerror or str(error)) from error
+    with Database(folder / "control.db", CONTROL, synchronous="FULL") as control:
+        yield Tokens(control, clock)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
+    """Return distinct owners; refuse invalid names.
+
+    Raises:
+        TOKEN_OWNER_INVALID: an owner has an invalid name, or the list is empty.
+    """
+    for owner in owners or ("",):
+        if not _NAME.fullmatch(owner) or len(owner) > _NAME_LENGTH_MAX:
+            raise TOKEN_OWNER_INVALID(owner=owner, length_max=_NAME_LENGTH_MAX)
+    return tuple(dict.fromkeys(owners))
+
+
+def owners_in(text: str | None) -> tuple[str, ...] | None:
+    """Return the owners in a column of the table; None for all."""
+    return None if text is None else tuple(json.loads(text))
+
+
+def _entry(row: Any) -> TokenEntry:
+    plain = {name: row[name] for name in TokenEntry.__struct_fields__}
+    return TokenEntry(**{**plain, "owners": owners_in(row["owners"])})
+
+
+def _note(
+    connection: sqlite3.Connection, action: str, token: str, facts: dict[str, Any], *, by: str,
+    at_ms: int,
+) -> None:  # fmt: skip
+    entry = {"actor": by, "address": "", "action": action, "target": token, "outcome": "accepted"}
+    note_audit(connection, entry, facts, at_ms=at_ms)

@@ -1,0 +1,152 @@
+"""``bicycle token``: access to the service, with expiry and role."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.roles import Role
+from bicycle_streams.access.tokens import TokenEntry, tokens_of
+from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.parameters import answers, duration_ms
+from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.server_options import home_option
+
+_BY = "command line"
+_ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
+
+
+@click.group(
+    "token",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle token create ada --role operator",
+        "bicycle token list",
+    ),
+)
+@answers
+@click.pass_context
+def token_command(context: click.Context, *, as_json: bool) -> None:
+    """Create, list and revoke access tokens of the service.
+
+    The role viewer can read, operator can also start and change jobs, and admin can also read the
+    audit log. --owner limits a token to the jobs of these owners. Operators can run code as the
+    user of the service. A running service applies changes immediately.
+    """
+    show_overview(context, as_json=as_json)
+
+
+@token_command.command(
+    "create",
+    epilog=examples(
+        "bicycle token create ada --role operator",
+        "bicycle token create bob --role operator --owner bob --owner team",
+        "bicycle token create prometheus --role viewer --expires 365d",
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--role", type=click.Choice(_ROLES), default="viewer", show_default=True,
+    help="Role of the token.",
+)  # fmt: skip
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    metavar="OWNER",
+    help="Owner whose jobs the token may access. Repeatable. Default: all owners.",
+)
+@click.option(
+    "--expires",
+    "lifetime_ms",
+    metavar="DURATION",
+    default="90d",
+    show_default=True,
+    callback=duration_ms,
+    help="Lifetime of the token, from a minute to ten years.",
+)
+@home_option
+@answers
+def create_command(
+    *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, home: Path,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Create a token for NAME and print it.
+
+    The token is shown only once, because only its hash is stored. Jobs started with it belong
+    to NAME if NAME is one of the owners, otherwise to the first owner.
+    """
+    with tokens_of(home, SystemClock()) as tokens:
+        entry, text = tokens.create(
+            name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY, owners=owners or None
+        )
+    if as_json:
+        answer_json({**_plain(entry), "token": text})
+        return
+    click.echo(text)
+    whose = "" if entry.owners is None else f" of the jobs of {', '.join(entry.owners)}"
+    click.echo((
+        f"{entry.role} {entry.name!r}{whose} until {_day(entry.expires_ms)}: store it now, it is "
+        "not shown again"
+    ), err=True)  # fmt: skip
+
+
+@token_command.command("list", epilog=examples("bicycle token list"))
+@home_option
+@answers
+def list_command(*, home: Path, as_json: bool) -> None:
+    """List the tokens, newest first, without their secrets."""
+    now_ms = SystemClock().now_ms()
+    with tokens_of(home, SystemClock()) as tokens:
+        found = tokens.list()
+    if as_json:
+        answer_json([_plain(entry) for entry in found])
+    elif not found:
+        click.echo("no tokens")
+    else:
+        rows = [
+            (
+                each.id, each.name, each.role, ", ".join(each.owners or ("all",)),
+                _state(each, now_ms), _day(each.expires_ms),
+            )
+            for each in found
+        ]  # fmt: skip
+        show_table(("id", "name", "role", "owners", "state", "expires"), rows)
+
+
+@token_command.command("revoke", epilog=examples("bicycle token revoke 3f9ac27b10de"))
+@click.argument("token", metavar="ID")
+@home_option
+@answers
+def revoke_command(*, token: str, home: Path, as_json: bool) -> None:
+    """Revoke a token and end its logins.
+
+    ID is an id from `bicycle token list`.
+    """
+    with tokens_of(home, SystemClock()) as tokens:
+        entry = tokens.revoke(token, by=_BY)
+    if as_json:
+        answer_json(_plain(entry))
+    else:
+        click.echo(f"token {entry.id} of {entry.name!r} is revoked")
+
+
+def _plain(entry: TokenEntry) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain
+
+
+def _state(entry: TokenEntry, now_ms: int) -> str:
+    if entry.revoked_ms is not None:
+        return "revoked"
+    return "taken" if entry.is_good(now_ms) else "expired"
+
+
+def _day(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M}Z"
