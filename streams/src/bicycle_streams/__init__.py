@@ -1,8 +1,8 @@
 """The client toolkit: producers and consumers of streams behind one address.
 
-``connect("file://./events.ss")`` gives a ``Streamer``, which makes producers and consumers. A
-program needs no job, no Spark and no Java for it. The rules of ``contract`` hold for every backend.
-This package knows no job and no engine.
+``connect("file://./events.ss")`` returns a ``Streamer``, which creates producers and consumers. A
+program needs no job, no Spark and no Java for it. The rules of ``contract`` apply to every backend.
+This package does not depend on jobs or the engine.
 """
 
 import typing

@@ -1,9 +1,9 @@
 """Addresses of streams: one text with backend, nodes and stream names.
 
-A ``StreamerUri`` says where streams are: ``kafka://node-a:9092,node-b:9092`` or
-``file://./events.ss``. A ``StreamUrl`` adds which: ``kafka://node-a:9092/orders,refunds``; its
-streams stand behind the last slash, which is never left out. Nothing is opened here, and no
-protocol is looked up: that is up to ``connect``.
+A ``StreamerUri`` is the location of streams: ``kafka://node-a:9092,node-b:9092`` or
+``file://./events.ss``. A ``StreamUrl`` adds the streams: ``kafka://node-a:9092/orders,refunds``.
+They follow the last slash, which is required. This module opens no connection and looks up no
+protocol; ``connect`` does.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class StreamerUri:
     """The location of streams: a protocol, and one or more of its nodes.
 
     Args:
-        protocol: The word before ``://``, in small letters; None when the text had none.
-        nodes: What stands behind it, as written; for a file one path, for stdio one empty text.
+        protocol: The word before ``://``, in lower case; None if the text has no protocol.
+        nodes: The nodes after it, as written; for a file one path, for stdio one empty text.
 
     Example:
         >>> StreamerUri.parse("kafka://node-a:1234,,kafka://node-b:1234").nodes
@@ -117,7 +117,7 @@ class StreamerUri:
             default_port: The port of an address without one; None: it must have one.
 
         Raises:
-            StreamUrlError: there are several nodes, or the one is no host and port.
+            StreamUrlError: there are several nodes, or the node is not a host and port.
 
         Example:
             >>> StreamerUri.parse("redis://node-a").host_and_port(6379)
@@ -171,8 +171,8 @@ class StreamUrl:
         """Return the address that a text means.
 
         Raises:
-            StreamUrlError: there is no slash behind the nodes, or there are no nodes.
-            StreamKeyError: what stands behind the last slash are no keys.
+            StreamUrlError: there is no slash after the nodes, or there are no nodes.
+            StreamKeyError: the text after the last slash has invalid keys.
         """
         head, separator, rest = text.partition("://")
         if not separator:
@@ -196,7 +196,7 @@ class StreamUrl:
         """The only stream.
 
         Raises:
-            StreamUrlError: the address names none, or several.
+            StreamUrlError: the address names no stream, or several.
         """
         if len(self.stream_keys) != 1:
             raise NOT_ONE_STREAM_KEY(address=str(self), key_count=len(self.stream_keys))

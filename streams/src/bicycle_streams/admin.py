@@ -1,6 +1,6 @@
 """The administration of streams: a list, the progress of each, and its readers.
 
-A backend subclasses ``StreamAdmin``; ``Streamer.admin`` gives it. Nothing here reads payloads.
+A backend subclasses ``StreamAdmin``; ``Streamer.admin`` returns it. No payload is read here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class ShardInfo:
 
     Args:
         shard_id: Its number.
-        message_count: How many messages it holds; None where the backend does not tell.
-        first_sequence: That of the first message that it holds; None when it holds none.
-        last_sequence: That of the last one; None when it holds none.
+        message_count: Number of stored messages; None if the backend does not report it.
+        first_sequence: Sequence of the first stored message; None without messages.
+        last_sequence: Sequence of the last message; None without messages.
         last_timestamp_ms: The time of the latest message, in ms since 1970.
     """
 
@@ -40,8 +40,8 @@ class GroupInfo:
 
     Args:
         name: The group.
-        consumer_count: How many consumers it has now; None where the backend does not tell.
-        lag_by_shard: How many messages wait for it in each shard; None: not known.
+        consumer_count: Current number of consumers; None if the backend does not report it.
+        lag_by_shard: Number of unread messages in each shard; None if it is unknown.
     """
 
     name: str
@@ -62,10 +62,10 @@ class StreamInfo:
 
     Args:
         key: The stream.
-        shards: By their numbers.
-        groups: By their names.
-        settings: What was set for this stream alone, in words of the backend.
-        producer_count: How many producers hold it now; None where the backend does not tell.
+        shards: The shards by number.
+        groups: The groups by name.
+        settings: Settings of this stream alone, by their names in the backend.
+        producer_count: Current number of producers; None if the backend does not report it.
     """
 
     key: StreamKey
@@ -117,7 +117,7 @@ class StreamAdmin(ABC):
         """Return information about a stream.
 
         Raises:
-            STREAM_UNKNOWN: there is none of this name.
+            STREAM_UNKNOWN: there is no stream of this name.
         """
 
     async def create(
@@ -132,7 +132,7 @@ class StreamAdmin(ABC):
 
         Raises:
             STREAM_EXISTS: there is one of this name.
-            ADMIN_REFUSED: the backend takes no such settings, or we have no right.
+            ADMIN_REFUSED: the backend rejects the settings, or the permission is missing.
             StreamUnsupportedError: its first message makes a stream of this backend.
         """
         raise self._cannot("create streams")
@@ -141,8 +141,8 @@ class StreamAdmin(ABC):
         """Remove a stream with all its messages.
 
         Raises:
-            STREAM_UNKNOWN: there is none of this name.
-            ADMIN_REFUSED: we have no right.
+            STREAM_UNKNOWN: there is no stream of this name.
+            ADMIN_REFUSED: the permission is missing.
             StreamUnsupportedError: the backend cannot do it.
         """
         raise self._cannot("delete streams")
@@ -158,9 +158,9 @@ class StreamAdmin(ABC):
             settings: In words of the backend.
 
         Raises:
-            STREAM_UNKNOWN: there is none of this name.
+            STREAM_UNKNOWN: there is no stream of this name.
             FEWER_SHARDS: it has more shards than that.
-            ADMIN_REFUSED: the backend takes no such settings, or we have no right.
+            ADMIN_REFUSED: the backend rejects the settings, or the permission is missing.
             StreamUnsupportedError: the backend cannot do it.
         """
         raise self._cannot("alter streams")

@@ -11,10 +11,10 @@ class Backoff:
     """The pauses before further tries.
 
     Args:
-        first_ms: The first pause, at most.
-        longest_ms: No pause is longer.
-        source: Chooses each between half and the whole, so that many who lost the same server do
-            not come back at once.
+        first_ms: Maximum length of the first pause.
+        longest_ms: Maximum length of a pause.
+        source: Random source that selects each pause between half and the whole, so that clients
+            that lost the same server do not reconnect at the same time.
 
     Example:
         >>> pauses = Backoff(first_ms=100, longest_ms=300, source=random.Random(1))

@@ -1,7 +1,7 @@
 """The way from an address to its backend, by the protocol.
 
-Backends of this package are loaded when their protocol is asked for; those of others are found by
-the entry point group ``bicycle.streams``, whose names are protocols.
+Backends of this package are imported when their protocol is used. Other backends are found by the
+entry point group ``bicycle.streams``, whose names are protocols.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def connect(
     Raises:
         StreamUrlError: the address cannot be read, or has no protocol.
         ProtocolUnknownError: there is no backend for the protocol.
-        OptionError: an option is out of bounds, or none of this backend's.
+        OptionError: an option is out of bounds, or the backend does not have it.
     """
     if isinstance(uri, StreamUrl):
         uri = uri.streamer
@@ -75,7 +75,7 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     if location := _BACKENDS.get(uri.protocol):
         found: Any = _load(uri, location)
     else:
-        # It takes 20 ms to load, and only what others wrote needs it.
+        # It takes 20 ms to import, and only backends of other packages need it.
         from importlib.metadata import entry_points
 
         installed = entry_points(group=ENTRY_POINTS)

@@ -33,7 +33,7 @@ from bicycle_streams.options import Mode, Start, StreamerOptions
 
 __all__ = ["AsyncMessages", "Consumer", "Subscription", "take_messages"]
 
-# What any backend has room for; nothing lies beyond, nor before 0.
+# The largest sequence of any backend; the smallest is 0.
 _SEQUENCE_MAX, _TIME_MAX = (1 << 64) - 1, (1 << 63) - 1
 
 
@@ -106,8 +106,8 @@ class Consumer(AsyncMessages):
     """Reads messages of one or more streams; made by ``Streamer.create_consumer``.
 
     Args:
-        address: What it reads, for messages of errors.
-        subscription: What was asked for.
+        address: The address that it reads, for error messages.
+        subscription: The requested streams, mode and start.
         options: Options of the streamer.
     """
 
@@ -119,7 +119,7 @@ class Consumer(AsyncMessages):
         self._reading = asyncio.Lock()
         self._assigned: set[tuple[StreamKey, int]] = set()
         self._is_ended = False
-        self._fetching: asyncio.Task[Any] | None = None  # The one that waits for messages.
+        self._fetching: asyncio.Task[Any] | None = None  # The task that waits for messages.
 
     @property
     def has_ended(self) -> bool:
@@ -140,7 +140,7 @@ class Consumer(AsyncMessages):
         """Move each assigned shard to a position, or to its earliest message from a time.
 
         Returns:
-            Whether a message is there in one of them; if not, the position is what it was.
+            Whether one of them has a message there; if not, the position is unchanged.
         """
         raise self._unsupported_error("seek" if isinstance(target, int) else "rewind")
 
@@ -212,7 +212,7 @@ class Consumer(AsyncMessages):
         """Move each shard to the earliest message at or after ``timestamp_ms``.
 
         Raises:
-            SeekError: there is none; the position is what it was.
+            SeekError: there is no such message; the position is unchanged.
             StreamUnsupportedError: the backend keeps no messages.
         """
         time_ms = min(max(0, int(timestamp_ms)), _TIME_MAX)
@@ -222,7 +222,7 @@ class Consumer(AsyncMessages):
         """Move each shard to ``BEGINNING``, to ``END``, or to a message ``At(sequence)``.
 
         Raises:
-            SeekError: there is no message at or behind the position, which is what it was.
+            SeekError: there is no message at or after the position, which is unchanged.
             StreamUnsupportedError: the backend keeps no messages.
         """
         if isinstance(position, At):
@@ -284,7 +284,7 @@ class Consumer(AsyncMessages):
             self._is_ended = True
             if self._fetching is not None:
                 self._fetching.cancel()
-            async with self._reading:  # Nobody reads from what is closed.
+            async with self._reading:  # No read starts after the close.
                 self._ready.clear()
                 await self._close()
 
@@ -322,7 +322,7 @@ class Consumer(AsyncMessages):
         try:
             return await self._fetch(count_max)
         except asyncio.CancelledError:
-            # As `asyncio.timeout` does: a cancellation by others goes on.
+            # As `asyncio.timeout` does: a cancellation by another caller is raised.
             if self.has_ended and task.uncancel() <= cancel_count:
                 raise StreamEndedError(address=self.address) from None
             raise

@@ -1,12 +1,14 @@
 """The contract of streams: the streamer, and the rules that all backends keep.
 
-A backend subclasses ``Streamer``, ``Sender`` and ``Consumer`` and fills in the methods whose names
-begin with an underscore; the rules stand here and in ``producing`` and ``consuming``, once:
+A backend subclasses ``Streamer``, ``Sender`` and ``Consumer`` and implements the methods whose
+names start with an underscore. The rules are implemented once, here and in ``producing`` and
+``consuming``:
 
-- ``At(n)`` is inclusive: message n comes next. ``seek(t)`` goes to the earliest message whose time
-  is t or later. Where there is none, ``SeekError`` is raised and the position stays.
+- ``At(n)`` is inclusive: message n is the next one. ``seek(t)`` moves to the earliest message whose
+  time is t or later. Without such a message, ``SeekError`` is raised, and the position is
+  unchanged.
 - A send does not block. Its receipt may be awaited, or dropped.
-- A canceled call loses nothing: the message is given to the next call.
+- A canceled call loses no message: the next call returns it.
 
 Queues are bounded by ``StreamerOptions``. Nothing here opens a file or a connection.
 """
@@ -38,13 +40,13 @@ class Capabilities:
     """The capabilities of a backend, proven by the conformance suite.
 
     Args:
-        modes: In which modes its consumers may be created.
-        durabilities: What its producers may promise.
+        modes: The supported modes of consumers.
+        durabilities: The supported durabilities of producers.
         is_replayable: Whether consumers can seek and rewind.
         has_shards: Whether a stream may have other shards than 0.
         has_headers: Whether messages may have a key and headers.
-        has_transactions: Whether producers may send as a whole, with positions of consumers.
-        is_binary: Whether payloads may be any bytes; text without line ends otherwise.
+        has_transactions: Whether producers support transactions, with positions of consumers.
+        is_binary: Whether payloads may be any bytes; otherwise they are text without line ends.
         first_sequence: The sequence number of the first message of a stream.
     """
 
@@ -70,9 +72,9 @@ class Streamer(ABC):
 
     capabilities: ClassVar[Capabilities]
     options_type: ClassVar[type[StreamerOptions]] = StreamerOptions
-    # Options with which a command that only sends makes what is missing.
+    # Options with which a command that only sends creates missing streams.
     words_to_write: ClassVar[Mapping[str, object]] = {}
-    # The port of nodes that name none.
+    # The port of nodes without a port.
     default_port: ClassVar[int | None] = None
 
     def __init__(self, uri: StreamerUri, options: StreamerOptions) -> None:
@@ -124,9 +126,9 @@ class Streamer(ABC):
 
         Args:
             key: The stream.
-            durability: What a receipt is to promise; None: ``at-least-once``, or ``at-most-once``
-                where the backend has no more.
-            shard_count: Over how many shards messages without a shard are spread, in turns.
+            durability: The promise of a receipt. None: ``at-least-once``, or ``at-most-once`` if
+                the backend supports nothing stronger.
+            shard_count: Number of shards over which messages without a shard are distributed.
         """
         return Producer(await self._sender(durability, shard_count), StreamKey(key))
 
@@ -149,16 +151,16 @@ class Streamer(ABC):
 
         Args:
             keys: The streams.
-            mode: ``real-time`` keeps nothing; ``resumable`` goes on behind the committed position;
-                in ``load-balanced`` the consumers of a group share the messages.
-            group: Whose position is kept, or who shares; not with ``real-time``.
-            start: Where to begin when no position is kept.
+            mode: ``real-time`` stores no position; ``resumable`` continues after the committed
+                position; in ``load-balanced`` the consumers of a group share the messages.
+            group: The group that stores the position or shares; not with ``real-time``.
+            start: The start position if no position is stored.
             is_live: Whether to wait for further messages at the end.
 
         Raises:
             StreamKeyEmptyError: no stream is named.
-            ConsumerGroupIsSetError: a group is given in mode real-time.
-            ConsumerGroupNotSetError: none is given in mode load-balanced.
+            ConsumerGroupIsSetError: mode real-time was called with a group.
+            ConsumerGroupNotSetError: mode load-balanced was called without a group.
             StreamUnsupportedError: the backend does not have this mode.
         """
         self._require_open()

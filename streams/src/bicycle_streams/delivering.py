@@ -1,7 +1,7 @@
 """Delivery of messages that are gone once they are read.
 
-A ``Hub`` gives each message to all consumers of its stream, and within a group to one. Its queues
-are bounded: while one is full, ``offer`` waits, and with it the reader of what comes in.
+A ``Hub`` delivers each message to all consumers of its stream, and within a group to one consumer.
+Its queues are bounded: while a queue is full, ``offer`` waits, and with it the reader of the input.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class StreamError(BicycleError):
     code = "BIC-2600"
     message = "stream {address}: {problem}"
     fix = "{hint}"
-    received: bytes | None = None  # What was received that is no message.
+    received: bytes | None = None  # The received bytes that are not a message.
 
     def __init__(self, row: ErrorRow[BicycleError] | None = None, /, **facts: Any) -> None:
         # Keys of streams are texts of a class of theirs, which no report of a task can hold.

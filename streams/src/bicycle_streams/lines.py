@@ -34,7 +34,7 @@ def parse_line(line: str, address: str) -> tuple[LineHead, str]:
     """Return head and payload of a line.
 
     Raises:
-        StreamError: the line has a head that is none.
+        StreamError: the line has an invalid head.
 
     Example:
         >>> head, payload = parse_line("[2022-01-02T03:04:05 | clicks | 7] ada", "stdio://")

@@ -20,7 +20,7 @@ class MergedConsumers(AsyncMessages):
     their order. One message of each consumer is held, so that a consumer that is far ahead waits.
 
     Args:
-        consumers: At least one; they are read by this alone. To end them is up to who made them.
+        consumers: At least one consumer, without other readers. The caller ends them.
 
     Raises:
         ValueError: there is no consumer.
@@ -45,7 +45,7 @@ class MergedConsumers(AsyncMessages):
             try:
                 message = await self._consumers[index].next()
             except StreamEndedError:
-                self._missing.pop()  # It has none any more, so that nobody waits for it.
+                self._missing.pop()  # It has no further message, so no wait includes it.
                 continue
             self._missing.pop()
             heappush(self._heads, (message.timestamp_ms, index, message))

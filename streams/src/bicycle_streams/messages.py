@@ -153,7 +153,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as a consumer gets it.
 
-    Its ``key`` and ``headers`` are those of its producer; backends without them have none.
+    ``key`` and ``headers`` are set by its producer, and empty in backends without them.
 
     Example:
         >>> message = Message(StreamKey("orders"), 0, 1, 1_694_767_177_437, b'{"id": 7}')
@@ -219,7 +219,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         """Return the value that a codec makes of the payload.
 
         Args:
-            codec: Of a format, as ``bicycle_runtime.formats.registry.make_codec("msgpack")`` gives.
+            codec: A codec of a format, as returned by
+                ``bicycle_runtime.formats.registry.make_codec("msgpack")``.
 
         Raises:
             PayloadEncodingError: it is no payload of that format.

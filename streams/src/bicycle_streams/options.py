@@ -62,7 +62,7 @@ class StreamerOptions:
 class TlsOptions(TlsFiles):
     """The files for TLS, beside the other options of a backend."""
 
-    __slots__ = ()  # Those of a backend have room for these, too.
+    __slots__ = ()  # The slots of a subclass are added to these.
 
     def tls_context(
         self, address: str, protocol: str, *, is_server: bool = False
@@ -78,9 +78,9 @@ def tls_context(
 
     Args:
         files: The files.
-        address: Where to connect or to listen.
-        protocol: The one with TLS.
-        is_server: Whether others connect; with ``ca_file`` they need certificates, too.
+        address: The address to connect to or to listen on.
+        protocol: The protocol with TLS.
+        is_server: Whether it is a server; with ``ca_file``, clients need certificates, too.
 
     Raises:
         STREAM_TLS_UNUSABLE: a file cannot be used, or is given for a protocol without TLS.
@@ -92,7 +92,7 @@ def tls_context(
                 raise ValueError(f"certificate files are set, but only {protocol}:// supports TLS")
             return None
         for path in given:
-            Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
+            Path(path).open("rb").close()  # Its error names the file, unlike the errors of TLS.
         return _context(files, is_server=is_server)
     except (OSError, ValueError) as error:  # An SSLError is an OSError.
         raise STREAM_TLS_UNUSABLE(address=address, reason=str(error)) from None

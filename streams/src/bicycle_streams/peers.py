@@ -1,7 +1,7 @@
 """Streams between two peers without storage: WebSockets, and lines over TCP.
 
-A client connects again by itself, after pauses that grow and differ. A server gives what is sent to
-the clients that are there. A backend says how to connect, to listen and to read one *peer*.
+A client reconnects automatically, after increasing, random pauses. A server sends messages to its
+connected clients. A backend implements connecting, listening, and reading one *peer*.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Peer = TypeVar("Peer")
 class PeerOptions(Listening):
     """The options of a streamer with peers, beside ``StreamerOptions``."""
 
-    __slots__ = ()  # Those of a backend have room for these, too.
+    __slots__ = ()  # The slots of a subclass are added to these.
 
     broadcast: bool = option(
         False, doc="Whether a server forwards messages of a client to all other clients."
@@ -54,10 +54,10 @@ class PeerStreamer(Streamer, Generic[Peer]):
         options: ``StreamerOptions`` with ``PeerOptions``.
 
     Attributes:
-        dropped_count: Messages that a server sent and some client did not get, or nobody was there.
+        dropped_count: Messages of a server that a client did not receive, or that had no client.
     """
 
-    # What a connection raises when the other side is away.
+    # The exceptions of a connection that the peer has closed.
     away: ClassVar[tuple[type[Exception], ...]]
     default_port: ClassVar[int | None] = None
 
@@ -120,7 +120,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
 
     async def _close(self) -> None:
         self._is_closing = True
-        # What still comes is read meanwhile: the end of a connection lies behind it.
+        # Remaining input is read meanwhile, because the end of the connection follows it.
         await asyncio.gather(*(self._part(peer) for peer in self.peers))
         if self._keeping is not None:
             self._keeping.cancel()

@@ -63,8 +63,8 @@ class Sender(ABC):
     def send(self, message: OutgoingMessage) -> Sent:
         """Take one message, without waiting.
 
-        Called once per message, on the event loop. One with a key and without a shard goes to the
-        shard of its key. What is returned may be awaited for the receipt, once or never.
+        Called once per message, on the event loop. A message with a key and without a shard goes to
+        the shard of its key. The result may be awaited for the receipt, at most once.
 
         Raises:
             ProducerEndedError: the sender was closed.
@@ -141,8 +141,8 @@ class _LastOf:
 class Producer:
     """Sends messages to one stream (anchored), or to any stream of a streamer.
 
-    Made by ``Streamer.create_producer`` and ``create_generic_producer``. Clones share what they
-    send through; dropping a clone ends nothing.
+    Created by ``Streamer.create_producer`` and ``create_generic_producer``. Clones share a sender;
+    dropping a clone does not end it.
     """
 
     __slots__ = ("_key", "_sender")
@@ -178,10 +178,10 @@ class Producer:
         """Send a message, without waiting for it to arrive.
 
         Args:
-            payload: Bytes, or a text, which is sent as UTF-8.
-            shard_id: The shard; None lets the backend choose.
-            timestamp_ms: When it happened, in ms since 1970; None is now.
-            key: The key of the message; without a shard, those with the same key go to the same.
+            payload: Bytes, or text, which is sent as UTF-8.
+            shard_id: The shard; with None the backend selects it.
+            timestamp_ms: The event time, in ms since 1970; None is the current time.
+            key: The key of the message. Without ``shard_id``, messages of one key go to one shard.
             headers: Names with values, or the ``headers`` of a message; texts are sent as UTF-8.
 
         Returns:
@@ -284,7 +284,7 @@ class Producer:
         """Return once all that was sent so far, by clones as well, is acknowledged.
 
         Args:
-            timeout_s: After how long to give up waiting; None waits as long as it takes.
+            timeout_s: Time limit of the wait; None waits without a limit.
 
         Raises:
             FLUSH_TIMED_OUT: some messages have no receipt yet; they are still being sent.
@@ -304,9 +304,9 @@ class Producer:
         An exception inside aborts, and is raised again; so does one at the end.
 
         Args:
-            consumer: One of the same cluster, whose acknowledged positions are committed with the
-                messages, so that read, process and write count once. When the transaction is
-                aborted it goes back to what is committed.
+            consumer: A consumer of the same cluster. Its acknowledged positions are committed with
+                the messages, so that each message is read, processed and written exactly once.
+                After an abort, it returns to its committed position.
 
         Raises:
             StreamUnsupportedError: the producer has no transactions.

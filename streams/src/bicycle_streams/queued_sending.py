@@ -46,10 +46,10 @@ class QueuedSender(Sender):
     """A sender with a queue; one task sends its messages in batches.
 
     Args:
-        address: Where it sends to, for messages of errors.
+        address: The target, for error messages.
         options: Options of the streamer.
-        batch_max: How many messages are handed over at once; None: all that wait.
-        shard_count: Over how many shards messages without one go, in turns.
+        batch_max: Maximum number of messages per call; None: all waiting messages.
+        shard_count: Number of shards over which messages without a shard are distributed.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class QueuedSender(Sender):
         self._settled = 0
         self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._failure: StreamError | None = None  # Nothing can be sent any more.
+        self._failure: StreamError | None = (
+            None  # The sender has failed: it rejects further messages.
+        )
         self._refusal: StreamError | None = None  # The first message that was refused.
         self._is_closed = False
 
@@ -77,7 +79,7 @@ class QueuedSender(Sender):
         """Send messages; each has a receipt or an error on return.
 
         Raises:
-            StreamError: nothing can be sent any more.
+            StreamError: the sender has failed and rejects further messages.
         """
 
     def _begin(self, pending: Pending) -> None:

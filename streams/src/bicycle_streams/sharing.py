@@ -1,9 +1,9 @@
 """Groups within one process: consumers that share the messages of one reader.
 
-A message goes to the member at ``sequence mod members``. Who asks reads for all: it puts what
-belongs to others into their queues, which are bounded, so that a member that never asks holds up
-the rest rather than filling the memory. What a member did not acknowledge goes to the others when
-it ends.
+A message goes to the member at ``sequence mod members``. The member that reads does so for all
+members, and puts the messages of other members into their queues. The queues are bounded: a member
+that never reads blocks the others instead of filling the memory. When a member ends, the others get
+its unacknowledged messages.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class SharedReader:
     """The reader of a group, and its members.
 
     Args:
-        fetch: Waits for messages and returns up to so many; a canceled call takes none.
-        name: The group, for messages of errors.
-        address: What is read, for messages of errors.
-        queue_max: How many messages may wait for one member.
-        unacknowledged_max: How many delivered ones a member may hold.
+        fetch: Waits for messages and returns up to the given number; a canceled call removes no
+            message.
+        name: The group, for error messages.
+        address: The address that is read, for error messages.
+        queue_max: Maximum number of messages in the queue of a member.
+        unacknowledged_max: Maximum number of delivered messages without acknowledgment.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Streams over TCP sockets: each message is a line, with or without a head.
 
-A client connects again by itself, a server gives what is sent to the clients that are there. TCP
-does not tell what the other side has read, so a receipt says that the kernel has the line: at most
-once. What a broken connection took along is refused, and never sent again.
+A client reconnects automatically; a server sends messages to its connected clients. TCP does not
+report which bytes the peer has read. So a receipt means that the kernel has the line: at most once.
+Lines in a broken connection fail, and are never sent again.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
     async def _part(self, peer: SocketPeer) -> None:
         with contextlib.suppress(OSError):
             if peer.was_sent_to and not peer.writer.transport.is_closing():
-                # A close with something unread would take along what the other side has not read.
+                # A close with unread input would discard output that the peer has not read.
                 peer.writer.write_eof()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LINGER_S):

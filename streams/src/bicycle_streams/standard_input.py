@@ -1,8 +1,8 @@
 """Lines of an operating system stream that may block, such as standard input.
 
-A thread reads it, since an event loop cannot wait for a terminal or a file everywhere. It is a
-daemon: nothing ends a read of a terminal but the terminal. It reads on only when its lines were
-taken, and lines that nobody took are given to who asks next.
+A thread reads it, because an event loop cannot wait for a terminal or a file on all systems. It is
+a daemon thread, because only the terminal itself ends a read of a terminal. It continues to read
+after its lines were consumed; the next reader gets lines that were not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Reader:
         self.batches: deque[deque[bytes]] = deque()
         self.has_ended = False
         self.failure = ""
-        # The thread holds the stream, not this: it is forgotten when nobody else has it.
+        # Only the thread refers to the stream, so that it can be garbage-collected.
         threading.Thread(
             target=self._read, args=(stream,), name="standard input", daemon=True
         ).start()
@@ -107,12 +107,12 @@ async def batches_of_lines(
 ) -> AsyncIterator[deque[bytes]]:
     """Iterate over the lines of a stream in batches, without line ends.
 
-    One iteration at a time. When it is given up, the next one begins with the lines that were not
-    taken out of the last batch.
+    One iteration at a time. After an aborted iteration, the next one starts with the unconsumed
+    lines of the last batch.
 
     Raises:
-        STANDARD_INPUT_UNREADABLE: there is none, it cannot be read, or a line is too long; lines
-            before that were given.
+        STANDARD_INPUT_UNREADABLE: standard input is missing or cannot be read, or a line is too
+            long; earlier lines were returned.
     """
     if stream is None:
         raise STANDARD_INPUT_UNREADABLE(address="standard input", reason="it is closed")

@@ -89,7 +89,9 @@ class StdioStreamer(Streamer):
         decoder = LineDecoder(str(self.uri))
         try:
             async for lines in batches_of_lines(stream):
-                while lines:  # A line is taken when there is room for it, so that none is lost.
+                while (
+                    lines
+                ):  # A line is removed when there is room for it, so that no line is lost.
                     await self._hub.wait_for_room()
                     if line := lines.popleft().strip():
                         self._hub.deliver(decoder.decode(line))

@@ -51,11 +51,11 @@ def message_line(message: Message, form: LineFormat) -> bytes:
 def message_json(message: Message) -> dict[str, Any]:
     """Return a message as ``header`` and ``payload``, or ``payload_base64`` if binary.
 
-    The payload is the object, list or number that it means as JSON, else its text; so is JSON with
-    half of a letter or a number beyond all floats, which not everybody can read. A message with
-    a key has ``message_key``, one with headers ``headers``: objects with ``name`` and, unless the
-    header has no value, ``value``.
-    Both end in ``_base64`` as well where they are no text.
+    The payload is the object, list or number if it is JSON, otherwise its text. JSON with a lone
+    surrogate or a number beyond all floats, which some parsers reject, is text, too. A message with
+    a key has ``message_key``, and a message with headers has ``headers``: objects with ``name``
+    and, unless the header has no value, ``value``. Keys and values that are not UTF-8 are in fields
+    with the suffix ``_base64``.
     """
     shown = _head_json(message)
     try:
@@ -68,7 +68,7 @@ def message_json(message: Message) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode()  # Refuses half of a pair, on its own.
     except (ValueError, RecursionError):
         value = text
-    # A text in quotes stays one, since what is read again sends a text without them.
+    # A quoted text keeps its quotes, because it is sent without them when it is read again.
     return shown | {"payload": text if isinstance(value, str) else value}
 
 

@@ -1,6 +1,6 @@
 """Consumers whose client waits: one thread for each makes all of its calls.
 
-A read goes on when the call that waits for it is cancelled, and the next call gets what it found.
+A read continues when the call that waits for it is canceled; the next call gets its messages.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ThreadConsumer(Consumer):
     """A consumer whose client waits, and is called on one thread; made by ``_start``.
 
     Args:
-        address: What it reads, for messages of errors.
-        subscription: What was asked for.
+        address: The address that it reads, for error messages.
+        subscription: The requested streams, mode and start.
         options: Options of the streamer.
 
     Attributes:
-        client_error: What the client raises.
+        client_error: The exception class of the client.
     """
 
     client_error: ClassVar[type[Exception]]

@@ -1,8 +1,8 @@
 """Streams over WebSockets: each message is a frame, with or without a head.
 
-A client connects again by itself, with growing pauses, and says where it was. What it sent counts
-as taken when the other side has answered a ping that was sent behind it. A server gives what is
-sent to the clients that are there.
+A client reconnects automatically, with increasing pauses, and sends its last position. A sent
+message counts as received when the peer has answered a ping that was sent after it. A server sends
+messages to its connected clients.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         except InvalidMessage as error:
             if self._tls is None:
                 raise
-            # The alert that asks for a certificate is lost: the library sees only the end.
+            # The alert that requires a certificate is lost: the library sees only the end.
             reason = f"{error}; if the server asks for a certificate, set cert_file and key_file"
             raise ConnectionError(reason) from None
         if self.options.subscribe is not None:
@@ -160,7 +160,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
                         await other.send(frame)
                 await self._hub.offer([self._message(frame)])
         except ConnectionClosed as error:
-            sent = error.sent  # What we closed with, because of a frame.
+            sent = error.sent  # The code with which this side closed, because of a frame.
             if sent is not None and not error.rcvd_then_sent and sent.code in _BAD_FRAME_CODES:
                 reason = sent.reason or CloseCode(sent.code).name
                 await self._hub.offer([FRAME_REFUSED(address=self.address, reason=reason)])

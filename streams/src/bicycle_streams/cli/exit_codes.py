@@ -1,7 +1,7 @@
 """Exit codes of commands: the meaning of each, and each error's code, in a table.
 
-Errors are told apart by code. Ranges are read from top to bottom, and the first one that holds a
-code counts; the docs and the help show ``MEANINGS``.
+Ranges of error codes are read from top to bottom, and the first range that contains a code applies.
+The docs and the help show ``MEANINGS``.
 """
 
 from __future__ import annotations

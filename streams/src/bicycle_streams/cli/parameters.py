@@ -46,7 +46,7 @@ def pairs(
     """Return ``name=value`` texts as a dict; ``form`` is their notation in the help.
 
     Raises:
-        click.BadParameter: one is not of that form, lacks the prefix, or names what came before.
+        click.BadParameter: an argument has another form, lacks the prefix, or repeats a name.
     """
     found: dict[str, str] = {}
     for text in values:

@@ -50,7 +50,7 @@ def error_text(error: BicycleError) -> str:
 def _trace_text(facts: Mapping[str, Any]) -> str:
     """Return the traceback or last output of a plugin that returned no graph."""
     lines = [f"    {line}" for line in facts.get("traceback") or []]
-    if facts.get("stderr_tail") and "exception_type" not in facts:  # That says it all.
+    if facts.get("stderr_tail") and "exception_type" not in facts:  # The output contains the error.
         lines += ["  last output:", *(f"    {line}" for line in facts["stderr_tail"])]
     return "".join(f"\n{line}" for line in lines)
 
@@ -58,8 +58,8 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
 def location_text(error: Mapping[str, Any]) -> str:
     """Return lines with the location of an error in user code, and its record.
 
-    What the message says is not said again. Anyone who gave a wrong parameter looks for it on the
-    command line, not in the plugin.
+    A location that the message contains is not repeated. The location of a wrong parameter is the
+    command line, not the plugin.
     """
     facts = error["facts"]
     locations = {
@@ -138,7 +138,7 @@ def _can_draw_on(stream: IO[str]) -> bool:
 def write_line(stream: IO[str], text: str) -> None:
     """Write a line, or several, at once.
 
-    The reader may be gone, as ``head`` is after some lines: that is told, and no error.
+    If the reader has closed the pipe, as ``head`` does, this is logged and is not an error.
     """
     try:
         stream.write(text + "\n")

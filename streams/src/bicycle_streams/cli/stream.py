@@ -1,6 +1,6 @@
 """``bicycle stream``: produce, show and copy streams of any backend.
 
-``stream_files`` has the commands of stream files, ``stream_topics`` those of topics, and
+``stream_files`` has the commands for stream files, ``stream_topics`` the commands for topics,
 ``stream_top`` the live view, and ``stream_serve`` the server for WebSocket clients.
 """
 

@@ -1,7 +1,6 @@
 """Tables and text on a terminal, drawn by ``rich``.
 
-Imported only where a stream is a terminal. What is piped is plain text (``rendering``) and needs
-none of this.
+It is imported only if a stream is a terminal. Piped output is plain text (``rendering``).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _THEME = Theme(
 _GAP = "  "
 _ROOM_MIN = 20  # Columns; text in less is left to the terminal to break.
 _NUMBER = re.compile(r"[\d,.]*( (B|KiB|MiB|GiB|TiB))?")
-# What stands before a text that goes on below itself: blanks, and maybe a label.
+# The indentation of a wrapped text: blanks, and perhaps a label.
 _HEAD = re.compile(r" *(?:(?:error|fix): |\S{1,13}(?: \S{1,12})? {2,})?")
 _COPIED = frozenset({"resume"})  # These are pasted into a shell, and stay one line for that.
 

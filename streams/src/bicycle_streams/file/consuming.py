@@ -179,7 +179,7 @@ class FileConsumer(Consumer):
         kept = {} if subscription.mode == "real-time" else self._positions.read()
         ends = self._feed.ends() if edge is END else {}
         if not kept and edge is END and subscription.mode != "real-time":
-            # It goes on from here even if nothing is ever committed.
+            # It continues here even if no position is ever committed.
             kept = {(key, 0): 1 for key in subscription.keys if key != WILDCARD}
             wanted = Wanted(subscription.keys)
             kept |= {at: last + 1 for at, last in ends.items() if wanted.has(at)}

@@ -1,9 +1,9 @@
 """The format of ``.ss`` files as bytes: header, messages and beacons. All numbers are big-endian.
 
-A file is a header of 128 bytes, then messages. At each multiple of the *beacon interval* stands a
-*beacon*, in the middle of a message if need be: it says how much of that message follows, and for
-each stream (a *marker*) how far it has come, so that a reader may begin at any beacon. This module
-opens no file. Source: ADR-0042.
+A file consists of a header of 128 bytes and messages. At each multiple of the *beacon interval* is
+a *beacon*, if necessary in the middle of a message. It contains the number of following bytes of
+that message, and for each stream a *marker* with its position, so that a reader can start at any
+beacon. This module opens no file. Source: ADR-0042.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 HEADER_SIZE = 128
-NAME_SIZE_MAX = 111  # What the other fields of the header leave.
+NAME_SIZE_MAX = 111  # The space that the other fields of the header leave.
 MARK = 0x0D
 END_OF_STREAM = b"EOS"
 RUNNING_START = 0xFFFF
@@ -58,7 +58,7 @@ _BEACON_HEAD = Struct(">BIB")
 _MARKER_TAIL = Struct(">QQQH")
 _SHARD = Struct(">Q")
 
-# CRC-16/CDMA2000 of bytes; the second argument is the checksum so far, to go on from.
+# CRC-16/CDMA2000 of bytes; the second argument is the checksum of the preceding bytes.
 checksum: Callable[..., int] = crc16.cdma2000
 
 

@@ -78,7 +78,7 @@ class OrderCheck:
         if seen is None:
             if self._is_whole:
                 last = Last(0, 0, RUNNING_START)
-            else:  # Which messages come before is not known; the next beacon tells.
+            else:  # The preceding messages are unknown; the next beacon has the count.
                 return
             seen = self._seen[stream] = _Seen(last)
         elif (found := self._disorder(seen, message, offset, end)) is not None:
@@ -93,7 +93,7 @@ class OrderCheck:
     def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Disorder | None:
         """Return the message of two that is out of order: this or the previous one."""
         last, before = seen.last, seen.before
-        # A sequence is never equal to the one before it; a time may be.
+        # Two consecutive sequences are never equal; times may be.
         numbers = (
             ("sequence", message.sequence, last.sequence, before[0], 1),
             ("time", message.timestamp_ms, last.timestamp_ms, before[1], 0),
@@ -103,7 +103,7 @@ class OrderCheck:
                 continue
             stream = (message.stream_key, message.shard_id)
             problem = f"the {word} decreases within its shard, from {previous} to {here}"
-            if here > earlier and seen.last_size:  # The one before it had jumped ahead.
+            if here > earlier and seen.last_size:  # The preceding message had skipped values.
                 found = Disorder(seen.last_offset, seen.last_size, problem, *stream, last.sequence)
                 last.sequence = min(last.sequence, message.sequence)
                 last.timestamp_ms = min(last.timestamp_ms, message.timestamp_ms)

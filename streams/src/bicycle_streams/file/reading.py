@@ -1,7 +1,7 @@
 """Sequential reading of a file of streams: whole blocks, then their messages.
 
-``FileReader`` knows what is wanted of which stream, and where it is. It takes what a block holds,
-and never more than the file has: a message that is still being written is waited for.
+``FileReader`` has the requested streams and its position. It reads the messages of a block, and
+never beyond the end of the file: it waits for a message that is still being written.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Wanted:
 
     Args:
         keys: Streams; ``SEA_STREAMER_WILDCARD`` means all of them.
-        shards: Only these, if any are given.
-        is_before: Whether sequence and time of a message lie before where its stream begins.
-        with_internal: Whether the message that ends the streams is one, and ends nothing.
+        shards: Only these shards; empty for all.
+        is_before: Whether a message, by sequence and time, is before the start of its stream.
+        with_internal: Whether the message that ends the streams is returned like any other.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class FileReader:
     """Messages of a file in order, from an offset where a message begins.
 
     Args:
-        path: For messages of errors.
+        path: The path, for error messages.
         interval: The beacon interval of the file.
-        offset: Where the first message begins.
-        wanted: Which messages to give.
+        offset: Offset of the first message.
+        wanted: The messages to return.
     """
 
     def __init__(self, path: Path, interval: int, offset: int, wanted: Wanted) -> None:
@@ -69,7 +69,7 @@ class FileReader:
         self._wanted = wanted
         self._buffer = b""
         self._at = 0
-        self._next = offset  # Where in the file the bytes behind the buffer lie.
+        self._next = offset  # Offset in the file of the bytes after the buffer.
         self._origin = offset  # Where in the file the bytes of the last read began.
         self._held = 0  # How many bytes of a message were there before them,
         self._held_at = offset  # and where in the file it began.
@@ -145,7 +145,7 @@ class FileReader:
         """Return up to ``count_max`` messages that the buffer holds whole.
 
         Raises:
-            FileFormatError: what comes next is damaged; messages before it were given.
+            FileFormatError: the next message is damaged; earlier messages were returned.
         """
         # hot path: local names, since this loop is to run at 400,000 messages a second.
         buffer, at, known = self._buffer, self._at, self._known

@@ -1,8 +1,8 @@
 """Verification of a file of streams, and repair without its damaged parts.
 
-Messages are read in order. Where something is wrong, the next place is looked for at which a whole
-message begins: behind the broken one when its frame holds, between there and the next beacon byte
-by byte, or where a beacon says. So a flipped bit costs the message that it hits, and no other.
+Messages are read in order. After damage, the next offset with a whole message is searched: after
+the damaged message if its frame is intact, byte by byte up to the next beacon, or at the offset
+that a beacon contains. So a flipped bit loses only the message that contains it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class SequenceGap:
 class Report:
     """The result of the verification of a file.
 
-    No checksum of the format covers the head of a message; ``ordering`` tells what shows all the
-    same. Where a message was left out, its stream has a gap; what was repaired has one for each
-    message that was lost.
+    The format has no checksum for the header of a message; ``ordering`` finds damage that is
+    visible without it. A repaired file has a gap in the stream for each lost message.
     """
 
     path: Path
@@ -77,7 +76,7 @@ class Report:
         """Count a message, or note damage."""
         if isinstance(part, Broken):
             self.broken.append(part)
-            self._last.clear()  # What follows may be behind messages that cannot be read.
+            self._last.clear()  # Unreadable messages may precede the next one.
         elif part.stream_key == INTERNAL:
             self.has_ended = True
         else:

@@ -1,8 +1,8 @@
 """Positions in a file of streams: its end, the end of each stream, seek targets.
 
-Beacons say how far each stream had come, so that a place is found by halving: a beacon is to the
-left of it, to the right, or says nothing about the stream (*undecided*; its neighbors are asked).
-What lies between two beacons is read message by message, without payloads.
+Beacons contain the position of each stream, so that a target is found by binary search: a beacon is
+before the target, after it, or does not contain the stream (*undecided*; its neighbors are read).
+The messages between two beacons are read one by one, without payloads.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ def survey(count: int, ask: Callable[[int], Answer]) -> tuple[int, int | None]:
     """Return the two closest beacons around a position.
 
     Args:
-        count: Beacons are numbered from 1 to this.
-        ask: Where a beacon lies, seen from the place.
+        count: Number of beacons, which are numbered from 1.
+        ask: Returns the side of the target on which a beacon is.
 
     Returns:
-        The last one known to be left of it, 0 when there is none; and the first one known to be
-        right of it, None when there is none.
+        The last beacon before the target, or 0; and the first beacon after the target, or None.
     """
     left, right = 0, count + 1
     while (decided := _decided_between(left, right, ask)) is not None:
@@ -105,8 +104,8 @@ def tail(view: FileView) -> tuple[int, list[Head], int, bool]:
     """Return the content after the last beacon that precedes a whole message.
 
     Returns:
-        The number of that beacon, the messages behind it without the one that ends the file, where
-        the last of them ends, and whether the file says that it has ended.
+        The number of that beacon, the messages after it without the message that ends the file, the
+        offset at which the last of them ends, and whether the file is marked as ended.
     """
     number, start = tail_start(view)
     while not (heads := list(view.heads(start))) and number:
@@ -201,9 +200,9 @@ def add_heads(
 def last_of_stream(view: FileView, stream: Stream) -> Last:
     """Return the progress of one stream, also if the last beacon does not list it.
 
-    Goes back to the newest beacon that names the stream, and reads on from there. Where none does,
-    the stream is new, unless beacons leave streams out: for want of room, or because their writer
-    knew no others. Then all messages are looked at.
+    The search starts at the newest beacon that contains the stream. If no beacon does, the stream
+    is new, unless beacons omit streams, because of their size or because their writer did not know
+    them. In that case all messages are read.
     """
     later: set[Stream] | None = None
     are_complete = True

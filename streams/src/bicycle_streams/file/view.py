@@ -113,7 +113,7 @@ class FileView:
 
         Raises:
             CutOffError: the file ends in it.
-            FileFormatError: there is none.
+            FileFormatError: there is no beacon.
         """
         offset = number * self.interval
         room = max(0, self.size - offset)
@@ -266,7 +266,7 @@ class FileView:
 def open_to_read(path: Path) -> int:
     """Return a descriptor of a file; StreamConnectError when it cannot be opened."""
     try:
-        # Without waiting, where it is a pipe that nobody writes; it is no file and told as such.
+        # Without blocking on a pipe without a writer, which is reported as not a file.
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise FILE_MISSING(path=str(path)) from None
@@ -278,8 +278,8 @@ def read_header(path: Path, descriptor: int) -> FileHeader:
     """Return the header of an open file.
 
     Raises:
-        FileFormatError: it is none.
-        StreamConnectError: it cannot be read.
+        FileFormatError: the bytes are not a valid header.
+        StreamConnectError: the file cannot be read.
     """
     try:
         data = os.pread(descriptor, HEADER_SIZE, 0)

@@ -1,8 +1,8 @@
 """Appending to a file of streams: sequences, beacons, and durability.
 
-A *writer* is the only one of its file: producers of this process share it, and other processes are
-kept out by a lock of the kernel. What it takes lies in memory until ``write_out``; a failed write
-cuts the file back to the last message that was written whole.
+A file has at most one *writer*: producers of this process share it, and a lock of the kernel
+excludes other processes. Messages are in memory until ``write_out``. A failed write truncates the
+file after the last message that was written completely.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class FileWriter:
 
     Args:
         path: The file.
-        limit_bytes: How large the file may become.
-        buffer_bytes: From how many bytes on they are written out at once.
-        clock: Tells the time of messages that have none.
+        limit_bytes: Maximum size of the file.
+        buffer_bytes: Number of buffered bytes at which they are written at once.
+        clock: The clock for messages without a time.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class FileWriter:
     ) -> tuple[int, int]:
         """Add messages of one stream with one time; return sequence and time of the last.
 
-        Either all of them are taken, or, where there is no room, none.
+        Either all of them are buffered, or, if the file has no room, no message is.
         """
         stream = self._streams.get((key, shard_id)) or self._learn(key, shard_id)
         sizes = list(map(len, payloads))
@@ -210,7 +210,7 @@ class FileWriter:
         """Write all buffered messages to the operating system.
 
         Raises:
-            StreamError: it did not take it; the file ends with what was written before.
+            StreamError: the write failed; the file ends after the earlier messages.
         """
         if self._failure is not None:
             raise self._failure
@@ -286,7 +286,9 @@ class FileWriter:
     def _learn(self, key: StreamKey, shard_id: int) -> _Stream:
         if key in (INTERNAL, WILDCARD):
             raise INTERNAL_KEY(address=str(self.path), key=key)
-        last = Last(0, 0, RUNNING_START)  # What the file tells is known, unless it has beacons.
+        last = Last(
+            0, 0, RUNNING_START
+        )  # The messages of the file are known, unless it has beacons.
         if self._had_beacons:
             last = last_of_stream(self._view, (key, shard_id))
         stream = _Stream(key, shard_id, last)

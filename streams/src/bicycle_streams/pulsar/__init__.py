@@ -1,5 +1,5 @@
 """The Pulsar backend: topics as streams, partitions as shards, ids as sequences.
 
-Pulsar's client works on threads of its own, which know nothing of the event loop: ``consuming``
-lets one thread per consumer wait for messages, and ``sending`` hears of receipts by callbacks.
+Pulsar's client has its own threads, which do not use the event loop: in ``consuming``, one thread
+per consumer waits for messages, and ``sending`` receives receipts by callbacks.
 """

@@ -1,7 +1,7 @@
 """A Pulsar cluster: its client, its topics, and its administration. Calls here wait: use a thread.
 
-The client is told to log into nothing: with a logger of Python, threads of its own would take the
-interpreter's lock whenever they say something, and by itself it writes to the standard output.
+Logging of the client is disabled: with a Python logger, its threads would acquire the interpreter's
+lock for each log message, and by default it writes to the standard output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TLS_PROTOCOL = "pulsar+ssl"
 _TLS_PORT = 6651
 _ADMIN_PORT, _ADMIN_TLS_PORT = 8080, 8443
 _MISSING, _CONFLICT = 404, 409
-_ASKED_KEY = "bicycle"  # Any topic: its partitions are asked for, to see whether somebody answers.
+_ASKED_KEY = "bicycle"  # Any topic; a request for its partitions shows whether a broker responds.
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -79,7 +79,7 @@ class Cluster:
         """Reach the cluster once.
 
         Raises:
-            StreamConnectError: nobody answers, or nobody of our name may come in.
+            StreamConnectError: no broker responds, or the login is rejected.
         """
         options = self.options
         words: dict[str, Any] = {}
@@ -111,7 +111,7 @@ class Cluster:
             try:
                 client.close()
             except pulsar.PulsarException:
-                client.shutdown()  # The server is gone, and what was acknowledged it has.
+                client.shutdown()  # The server does not respond; it has the acknowledged messages.
 
     def partitions(self, key: str, count: int = 0) -> list[str]:
         """Return the topics of the shards: at least so many, made where that is allowed.
@@ -140,7 +140,7 @@ class Cluster:
     def last_id(self, topic: str) -> Any:
         """Return the position of a topic's last message, or None if it is empty.
 
-        Only a consumer is told it, so that there is one for a moment.
+        Only a consumer can read it, so a consumer is open for a moment.
         """
         with self.temporary_consumer(topic) as looking:
             found = looking.get_last_message_id()
@@ -215,7 +215,7 @@ class Cluster:
         """Require deduplication on the brokers.
 
         Raises:
-            StreamUnsupportedError: deduplication is off, or nobody tells whether it is.
+            StreamUnsupportedError: deduplication is off, or unknown.
         """
         try:
             namespace = self._ask("GET", f"namespaces/{self.options.namespace}/deduplication")
@@ -232,7 +232,7 @@ class Cluster:
         """Return the answer of a call of the client.
 
         Raises:
-            READ_FAILED: it has none.
+            READ_FAILED: there is no such value.
         """
         try:
             return call()

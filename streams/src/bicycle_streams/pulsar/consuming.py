@@ -1,8 +1,8 @@
 """The consumer of the Pulsar backend: alone, resumable, or one of a group.
 
-A shard is a topic, read by a reader, which belongs to nobody but this process, or by a
-subscription, which the cluster keeps. Both begin at an entry, which may hold many messages, so that
-those before the wanted one are dropped here.
+A shard is a topic. It is read by a reader, which belongs to this process, or by a subscription,
+which the cluster stores. Both start at an entry, which may contain many messages, so that messages
+before the requested message are dropped here.
 
 A client that seeks may get the broker's response before or after its subscription was reopened. It
 then drops the first messages, or keeps old messages (apache/pulsar issue 10671). So nothing is read
@@ -52,7 +52,7 @@ class PulsarConsumer(ThreadConsumer):
         self._cluster = cluster
         self._clock = clock
         self._shards: dict[Stream, _Shard] = {}
-        self._done: dict[Stream, list[int]] = {}  # Acknowledged, and not yet told.
+        self._done: dict[Stream, list[int]] = {}  # Acknowledged, and not yet sent to the broker.
         self._turn = 0
 
     @classmethod
@@ -151,7 +151,7 @@ class PulsarConsumer(ThreadConsumer):
             shard = self._shards.get(stream)
             known = [] if shard is None else [n for n in sequences if n in shard.given]
             if shard is None or not known:
-                continue  # It has moved meanwhile, or they were told before.
+                continue  # It has moved meanwhile, or they were sent before.
             if self._shares:
                 shard.done(known)
             else:
@@ -207,7 +207,7 @@ class _Shard:
         self._first = 0  # Messages before this sequence are dropped.
         self._keeps = self._shares = False
         self._heard_s, self._patience_s = clock.monotonic(), _SILENCE_S
-        # Of messages that were given and are not done: what the client asks for to acknowledge.
+        # Ids of delivered messages without acknowledgment, which the client needs to acknowledge.
         self.given: dict[int, Any] = {}
 
     def read_from(self, position: SeqPos) -> None:
@@ -218,7 +218,7 @@ class _Shard:
         last_id = None
         if position is END and (last := self._last()) is not None:
             last_id, self._first = last[0], last[1] + 1
-        # A reader of what comes forgets its position when a connection is lost.
+        # A reader of new messages loses its position with its connection.
         self._reader = self._reader_at(self._first, last_id)
 
     def _reader_at(self, sequence: int, last_id: Any = None) -> Any:
@@ -256,7 +256,7 @@ class _Shard:
             position: Where the group moves first, if anywhere.
 
         Raises:
-            GROUP_IN_USE: somebody else has the group for itself.
+            GROUP_IN_USE: another consumer uses the group exclusively.
         """
         self.close()
         wanted = self._subscription
@@ -281,7 +281,7 @@ class _Shard:
         The cluster finds times by when messages were sent, which is no earlier than their times.
 
         Raises:
-            pulsar.Timeout: the broker has such a message, and sent it to none of the clients.
+            pulsar.Timeout: the broker has such a message, and sent it to no client.
         """
         for _ in range(_FIND_TRIES - 1):
             with contextlib.suppress(pulsar.Timeout):
@@ -333,7 +333,7 @@ class _Shard:
                 is_again = sequence < self._first or sequence in self.given
                 if self._keeps:
                     self.given[sequence] = message_id
-                if is_again:  # A connection was lost: what was not told to be done comes again.
+                if is_again:  # A connection was lost: unacknowledged messages are delivered again.
                     continue
                 if not self._shares:
                     self._first = sequence + 1

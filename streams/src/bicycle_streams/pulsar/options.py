@@ -16,7 +16,7 @@ __all__ = ["PulsarClusterOptions", "PulsarOptions"]
 class PulsarClusterOptions(PulsarCluster, TlsOptions):
     """The location of a cluster's topics, for programs and for jobs."""
 
-    __slots__ = ()  # Those of a backend have room for these, too.
+    __slots__ = ()  # The slots of a subclass are added to these.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

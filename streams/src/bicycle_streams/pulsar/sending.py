@@ -1,7 +1,7 @@
 """The sender of the Pulsar backend: one producer of the client for each shard.
 
-The client says what was taken by calling back on a thread of its own, and ends the process when
-such a call raises: callbacks note what they are told, and wake the event loop with the last one.
+The client reports receipts by callbacks on its own thread, and ends the process if a callback
+raises. So callbacks only store the receipt, and the last one wakes the event loop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PulsarSender(QueuedSender):
     Args:
         cluster: The cluster.
         durability: ``exactly-once``: brokers drop what the client sends again.
-        shard_count: Over how many shards messages without one go, in turns.
+        shard_count: Number of shards over which messages without a shard are distributed.
     """
 
     has_headers: ClassVar[bool] = True
@@ -155,7 +155,7 @@ def _close_all(producers: list[Any]) -> None:
         try:
             producer.close()
         except pulsar.PulsarException:
-            continue  # The server is gone; what it has taken was told.
+            continue  # The server does not respond; its receipts were stored.
 
 
 class _Answers:

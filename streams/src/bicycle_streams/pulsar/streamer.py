@@ -30,7 +30,7 @@ class PulsarStreamer(Streamer):
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         modes=frozenset({"real-time", "resumable", "load-balanced"}),
-        # Its client always sends again what has no receipt.
+        # Its client always sends messages without a receipt again.
         durabilities=frozenset({"at-least-once", "exactly-once"}),
         is_replayable=True,
         has_shards=True,

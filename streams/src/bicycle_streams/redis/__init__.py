@@ -1,5 +1,5 @@
 """The Redis backend: each stream, or each shard of one, is a Redis stream.
 
-``ids`` says how sequences and shards are named there, ``connection`` survives a server that goes
-and comes, ``sending`` pipelines, ``consuming`` reads alone and ``sharing`` in a group.
+``ids`` converts sequences and shards to names of Redis, ``connection`` survives restarts of the
+server, ``sending`` sends pipelines, ``consuming`` reads alone, and ``sharing`` reads in a group.
 """

@@ -36,7 +36,7 @@ from bicycle_streams.tls_failures import refused_handshake, tls_hint
 __all__ = ["LOST", "PORT", "Connection", "as_they_come", "is_cluster", "no_cluster", "tls_words"]
 
 T = TypeVar("T")
-# The first two are the client's own; those of clusters pass when a replica has taken over.
+# The first two are raised by the client; errors of clusters end when a replica takes over.
 LOST = (
     ConnectionError, TimeoutError, OSError, ClusterError, RedisClusterException, TryAgainError,
     ReadOnlyError,
@@ -44,7 +44,7 @@ LOST = (
 PORT = 6379
 _IS_CLUSTER = b"cluster_enabled:1"
 _ITS_OWN = ("CLUSTER", "COMMAND", "READONLY")
-# While a cluster is asked for several streams, each node holds back an empty answer so long.
+# While several streams of a cluster are read, each node delays an empty response for this time.
 _CLUSTER_BLOCK_MS = 50
 _SCAN_COUNT = 1_000
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
@@ -205,7 +205,7 @@ class Connection:
         cursor: Any = 0
         while True:
             cursor, names = await self.redis.execute_command("SCAN", cursor, *words, **node)
-            if isinstance(cursor, dict):  # The client of a cluster tells it by node.
+            if isinstance(cursor, dict):  # The client of a cluster returns it by node.
                 [cursor] = cursor.values()
             found += names
             if not (cursor := int(cursor)):
@@ -217,9 +217,9 @@ class Connection:
         """Return entries of streams: stream names with entries.
 
         Args:
-            command: ``XREAD`` or ``XREADGROUP``, up to where ``BLOCK`` stands.
-            streams: Name to the id behind which it is read.
-            block_ms: How long to wait for an entry; None: not.
+            command: ``XREAD`` or ``XREADGROUP``, up to ``BLOCK``.
+            streams: Names of streams, each with the id after which it is read.
+            block_ms: Time limit of the wait for an entry; None for no wait.
         """
 
         async def ask(streams: dict[bytes, bytes], block_ms: int | None) -> list[Any]:
@@ -229,7 +229,7 @@ class Connection:
 
         if not self.is_cluster or len(streams) == 1:
             return await ask(streams, block_ms)
-        # Each may be at another node; what one gave is kept when another one fails.
+        # Each may be on another node; results of a node are kept if another node fails.
         wait_ms = None if block_ms is None else min(block_ms, _CLUSTER_BLOCK_MS)
         answers = await asyncio.gather(
             *(ask({name: last_id}, wait_ms) for name, last_id in streams.items()),
@@ -260,7 +260,7 @@ class Connection:
                 if loop.time() + pause_s > deadline:
                     raise ConnectionLostError(address=self.address, reason=str(error)) from None
             if self.is_cluster:
-                # Pipelines do not ask by themselves who has taken over.
+                # Pipelines do not find the replica that has taken over by themselves.
                 with contextlib.suppress(*LOST):
                     await self.redis.nodes_manager.initialize()
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))

@@ -1,11 +1,11 @@
 """The consumer of the Redis backend: alone, resumable, or one of a group.
 
-One task at a time asks the server, and goes on when the call that waits for it is canceled: what
-the server gave is never lost on the way.
+One task at a time reads from the server, and continues when the call that waits for it is canceled,
+so that no received message is lost.
 
-A group lies on the server: who resumes reads without it, and moves its position with each commit.
-Who shares reads through it; what a silent member holds is claimed by the others. A member that ends
-makes what it holds look old, so that nobody waits for it.
+The server stores a group. A resumable consumer reads without the group, and moves its position with
+each commit. Consumers that share read by the group; other members claim the messages of a silent
+member. A member that ends marks its messages as old, so that other members claim them at once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Group:
 
     Args:
         connection: The server.
-        subscription: Names the group, and says whether it shares.
+        subscription: The subscription, with the group and the mode.
     """
 
     def __init__(self, connection: Connection, subscription: Subscription) -> None:
@@ -69,7 +69,7 @@ class Group:
         self._shares = subscription.mode == "load-balanced"
         own = f"{platform.node()}-{os.getpid()}-{system_random().getrandbits(32):08x}"
         self._consumer = self._options.consumer_id or own
-        # By Redis stream, up to where this member was given again what it left in an earlier life.
+        # By Redis stream, the position up to which this member got its pending messages again.
         self._history: dict[bytes, bytes] | None = {} if self._options.consumer_id else None
         self._claim_at = 0.0
         self._given: dict[Entry, float] = {}  # With their times.
@@ -88,7 +88,7 @@ class Group:
         """Create the group if it is missing, and return the id after which it continues.
 
         Raises:
-            StreamConnectError: there is no such stream, and none is to be made.
+            StreamConnectError: the stream does not exist, and must not be created.
         """
         begin = "0" if start == "earliest" else "$"
         make = ("MKSTREAM",) if self._options.make_stream else ()
@@ -200,7 +200,7 @@ class Done:
     """Entries that are done, and not yet kept on the server.
 
     Args:
-        options: Say which calls note them, and when they are kept.
+        options: The calls that record them, and the time at which they are committed.
     """
 
     def __init__(self, options: RedisOptions) -> None:
@@ -379,7 +379,7 @@ class RedisConsumer(Consumer):
             await self._group.leave(self._reads)
             self._group, self._shares = None, False
         for shard in shards:
-            # What lies before it in a shard without anything at or behind it is not wanted.
+            # In a shard without a message at or after it, earlier messages are skipped.
             shard.last_id = found.get(shard.name) or await self._shards.end_of(shard)
         self._reads = shards
         self._items.clear()
@@ -418,7 +418,7 @@ class RedisConsumer(Consumer):
         await self._stop_asking()
         if self._group is None:
             return
-        # What cannot be told to a server that is gone, it will find out by itself.
+        # A server that does not respond detects this by itself.
         with contextlib.suppress(StreamError, ResponseError):
             await self._keep(self._done.due(at_end=True))
             if self._shares:

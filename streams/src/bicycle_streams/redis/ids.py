@@ -25,12 +25,12 @@ __all__ = [
     "shard_of",
 ]
 
-Timestamps: TypeAlias = Literal["ms", "ns"]  # In what the times of ids are.
+Timestamps: TypeAlias = Literal["ms", "ns"]  # The unit of times in ids.
 
 FIRST = b"0-0"  # Before all entries.
 NS_PER_MS = 1_000_000
 _SEQUENCE_BITS = 63
-SEQUENCE_MAX = (1 << _SEQUENCE_BITS) - 1  # Behind all entries, also those whose time is too large.
+SEQUENCE_MAX = (1 << _SEQUENCE_BITS) - 1  # After all entries, also entries whose time is too large.
 _COUNTER_BITS = 16
 _COUNTER_MAX = _TIME_MAX = (1 << 64) - 1
 

@@ -18,7 +18,7 @@ AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 class RedisServerOptions(RedisServer, TlsOptions):
     """The address of a server, and the form of its entries, for programs and jobs."""
 
-    __slots__ = ()  # Those of a backend have room for these, too.
+    __slots__ = ()  # The slots of a subclass are added to these.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

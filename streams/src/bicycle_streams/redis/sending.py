@@ -109,7 +109,7 @@ class RedisSender(QueuedSender):
     async def _answers(self, batch: list[Pending]) -> list[Any]:
         if not self._connection.is_cluster:
             return await self._answers_of(batch)
-        # Each stream may be at another node, and what one has taken is not sent again.
+        # Each stream may be on another node, and accepted messages are not sent again.
         parts: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
             parts.setdefault(redis_key(*pending.shard), []).append(number)

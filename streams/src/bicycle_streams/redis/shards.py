@@ -107,11 +107,11 @@ def entry_message(
     """Return the message of an entry, or an error, or None if it was deleted.
 
     Args:
-        entry: Its id and its fields; None when it was deleted after it was given to somebody.
+        entry: Its id and its fields; None if it was deleted after its delivery to a member.
         shard: Stream and shard.
         field: The field with the payload.
-        address: Of the server, for errors.
-        timestamps: In what the times of ids are.
+        address: Address of the server, for errors.
+        timestamps: The unit of times in ids.
     """
     entry_id, fields = entry
     try:

@@ -32,9 +32,9 @@ __all__ = ["RedisAdmin", "RedisStreamer"]
 
 _COUNTED_MAX = 10_000
 _DRAFT_GROUP = "bicycle:create"
-_SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # What XTRIM knows.
+_SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # The strategies of XTRIM.
 _SHARD = re.compile(r"(?P<key>[^:]+)(:\d+)?")
-# How many entries lie behind an id, up to a number of them; -1: more.
+# The number of entries after an id, up to a maximum; -1: more.
 _BEHIND = """
 local found, at, most = 0, '(' .. ARGV[1], tonumber(ARGV[2])
 while found <= most do

@@ -39,15 +39,15 @@ async def relay(
     Args:
         source: The streams to read.
         target: The stream to write; without one, each message goes to the stream of its name.
-        tally: Is told how many were sent.
+        tally: Counts the sent messages.
         source_words: Options of the backend that is read.
         target_words: Options of the backend that is written.
-        start: Where to begin in an input that keeps messages.
+        start: Start position in an input that stores messages.
         is_live: Whether to wait for further messages at the end.
 
     Raises:
         StreamError: input and output are the same, and not stdio.
-        STREAM_UNKNOWN: a stream does not exist, and none is waited for.
+        STREAM_UNKNOWN: a stream does not exist, and the call does not wait for it.
     """
     is_pipe = source.streamer.protocol == target.streamer.protocol == "stdio"
     reading = writing = streamer_to_read(source, source_words)

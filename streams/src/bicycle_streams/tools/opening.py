@@ -49,7 +49,7 @@ def streamer_to_read(url: StreamUrl, words: Words) -> Streamer:
     """Return the streamer of an address that names streams.
 
     Raises:
-        StreamKeyEmptyError: it names none.
+        StreamKeyEmptyError: the address names no stream.
     """
     if not url.stream_keys:
         raise StreamKeyEmptyError(address=str(url), problem="the address has no stream")

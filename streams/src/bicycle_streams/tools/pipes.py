@@ -54,18 +54,18 @@ async def tap(
     """Write each message into a named pipe, until the streams end and all was read.
 
     Args:
-        path: Where the pipe is to be.
+        path: Path of the pipe.
         url: The streams.
         words: Options of the backend.
-        start: Where to begin in streams that keep messages.
-        line: What to write of a message.
+        start: Start position in streams that store messages.
+        line: Returns the line for a message.
     """
     async with streamer_to_read(url, words) as streamer:
         consumer = await streamer.create_consumer(url.stream_keys, start=start)
         with _named_pipe(path) as descriptor:
             async for message in consumer:
                 await _write(descriptor, line(message))
-            # What nobody has read is lost when the last side of a pipe is closed.
+            # Unread lines are lost when both sides of a pipe are closed.
             while _waiting_bytes(descriptor):
                 await asyncio.sleep(_LOOK_S)
 
@@ -134,5 +134,5 @@ def _named_pipe(path: Path) -> Iterator[int]:
         finally:
             os.close(descriptor)
     finally:
-        if path.is_fifo():  # Somebody may have put a file of their own in its place.
+        if path.is_fifo():  # Another program may have replaced it by a file.
             path.unlink()

@@ -20,7 +20,7 @@ from bicycle_streams.tools.opening import Tally, Words, producer_of, streamer_to
 __all__ = ["clock", "interval_seconds", "produce"]
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
-# What reading a line leads to that is none; a StreamError where a key or time is none.
+# The exceptions for an invalid line; StreamError for an invalid key or time.
 _NO_RECORD = (ValueError, AttributeError, KeyError, TypeError, RecursionError, StreamError)
 _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m)")
 
@@ -29,7 +29,7 @@ def interval_seconds(text: str) -> float:
     """Return the seconds of an interval with one of the units ns, us, ms, s, m.
 
     Raises:
-        ValueError: it is none, or no time at all.
+        ValueError: the text is not an interval, or the interval is 0.
 
     Example:
         >>> interval_seconds("1.5s"), interval_seconds("250us")
@@ -67,10 +67,10 @@ async def produce(
     """Send each line of a stream of bytes.
 
     Args:
-        url: The stream; with NDJSON, the one of records that name none.
+        url: The stream; with NDJSON, the stream of records without a key.
         words: Options of the backend.
-        tally: Is told how many were sent.
-        stream: Lines; None is told as an error.
+        tally: Counts the sent messages.
+        stream: The lines; None raises an error.
         is_ndjson: Whether a line is a record with ``payload``, and ``key`` or a ``header``;
             ``message_key`` and ``headers`` as ``cat --format ndjson`` shows them.
     """

@@ -34,14 +34,14 @@ async def show(
         url: The streams.
         words: Options of the backend.
         write: Called with each message.
-        begin: Where to begin; None: with the first, or as ``last`` says.
-        last: Only so many at the end.
-        follow: Whether to go on with messages that come.
+        begin: Start position; None: the first message, or by ``last``.
+        last: Only this number of messages at the end.
+        follow: Whether to continue with new messages.
 
     Raises:
-        StreamUnsupportedError: there is a place to begin, and the backend keeps no messages.
-        SeekError: no message is at or behind it.
-        STREAM_UNKNOWN: a stream does not exist, and none is waited for.
+        StreamUnsupportedError: a start position is set, and the backend stores no messages.
+        SeekError: there is no message at or after it.
+        STREAM_UNKNOWN: a stream does not exist, and the call does not wait for it.
     """
     async with streamer_to_read(url, words) as streamer:
         if not streamer.capabilities.is_replayable:

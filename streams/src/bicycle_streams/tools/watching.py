@@ -1,7 +1,7 @@
 """Watching of streams: the last hour is read once, then new messages are counted.
 
-One consumer reads each stream; the admin of the backend is asked again and again for shards and
-groups, and for further streams where none was named.
+One consumer reads each stream. The admin of the backend is polled for shards and groups, and for
+new streams if the address names no stream.
 """
 
 from __future__ import annotations
