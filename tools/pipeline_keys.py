@@ -112,7 +112,10 @@ def _description(info: Any) -> str:
 
 def _accepts(info: Any) -> str:
     if isinstance(info, inspect.Metadata):
-        meaning = _MEANINGS.get((info.extra or {}).get("kind", ""))
+        extra = info.extra or {}
+        meaning = _MEANINGS.get(extra.get("kind", ""))
+        if words := [word for word in extra.get("words", ()) if "?" not in word]:
+            return ", ".join(f"`{word}`" for word in [*words, "decimal(12,2)"])
         return _accepts(info.type) if meaning is None else meaning
     maker = _MAKERS.get(type(info))
     return _NAMES[type(info)] if maker is None else maker(info)

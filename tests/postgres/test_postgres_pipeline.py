@@ -94,3 +94,31 @@ def test_rows_that_no_key_finds_go_on_without_its_columns(server, orders):
     found = {row["id"]: row.get("city", "-") for row in run(text)}
 
     assert found == {n: {1: "Ulm", 2: "Bonn"}.get(n % 4, "-") for n in range(3, COUNT + 1)}
+
+
+def test_decimals_keep_their_digits(server, table):
+    server.query(f"create table {table} (id int primary key, cents numeric)")
+    server.query(f"insert into {table} values (1, 12.3), (2, 9999999999.99), (3, null), (4, 0.005)")
+    text = f"""
+        [source]
+        kind = "postgres"
+        url = "{server.url}"
+        table = "{table}"
+        column = "id"
+        fields = {{ id = "int", cents = "decimal(12,2)?" }}
+        on_error = {{ action = "skip" }}
+
+        [sink]
+        kind = "postgres"
+        url = "{server.url}"
+        table = "{table}_copy"
+        create_table = true
+        keys = ["id"]
+        columns = {{ id = "int", cents = "decimal(12,2)" }}
+    """
+
+    with ran(text, real_sinks=["sink"]):
+        pass
+
+    rows = server.query(f"select id, cents::text from {table}_copy order by id")
+    assert rows == [(1, "12.30"), (2, "9999999999.99"), (3, None)]

@@ -9,6 +9,7 @@ The first arm of a union is the stored type; further arms are accepted in calls 
 from __future__ import annotations
 
 import os
+import re
 import types
 import typing
 from collections import abc
@@ -23,6 +24,7 @@ __all__ = [
     "OptionValueError",
     "choices_of",
     "convert",
+    "decimal_digits",
     "fits",
     "hides_values",
     "is_columns",
@@ -33,6 +35,8 @@ __all__ = [
 
 _COLUMN_TYPES = ("bool", "int", "float", "str", "bytes", "datetime", "date", "time", "Decimal")
 _COLUMN_MODULES = ("builtins", "datetime", "decimal")
+_DECIMAL = re.compile(r"decimal(?:\(([1-9]\d?), ?(\d\d?)\))?")
+_DIGITS_MAX, _SCALE = 38, 9  # Of a decimal without numbers.
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _LISTS = (tuple, abc.Sequence)
@@ -209,6 +213,20 @@ def _columns(value: Any) -> dict[str, str]:
         problem, hint = "columns is empty", "name at least one column, or remove columns"
         raise OptionValueError(problem, hint)
     return words
+
+
+def decimal_digits(word: str) -> tuple[int, int] | None:
+    """Return digits and scale of a decimal type, or None for another type.
+
+    Example:
+        >>> [decimal_digits(word) for word in ("decimal(12,2)", "decimal", "decimal(2,3)", "int")]
+        [(12, 2), (38, 9), None, None]
+    """
+    match = _DECIMAL.fullmatch(word)
+    if match is None:
+        return None
+    digits, scale = int(match[1] or _DIGITS_MAX), int(match[2] or _SCALE)
+    return (digits, scale) if scale <= digits <= _DIGITS_MAX else None
 
 
 def _column_word(name: str, found: object) -> str:

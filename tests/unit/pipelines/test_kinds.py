@@ -156,6 +156,18 @@ def test_the_schema_accepts_aliases_and_refuses_unknown_keys():
     assert not schema.is_valid({"source": source, "sink": {"kind": "kafka", "topic": "t"}})
 
 
+@pytest.mark.parametrize(
+    ("word", "is_valid"),
+    [("decimal(12,2)", True), ("decimal", True), ("string", True), ("decimal(12,2)?", False),
+     ("decimal()", False), ("strin", False)],
+)  # fmt: skip
+def test_the_schema_accepts_the_types_of_columns(word, is_valid):
+    schema = jsonschema_rs.validator_for(pipeline_schema())
+    sink = {"kind": "parquet", "path": "o", "columns": {"cents": word}}
+
+    assert schema.is_valid({"source": {"kind": "generator"}, "sink": sink}) is is_valid
+
+
 def test_a_stream_file_is_written_and_read(tmp_path):
     address = f'address = "file://{tmp_path}/out.ss/clicks"\nformat = "json"'
     path = lines(tmp_path, {"page": "/", "n": 1}, {"page": "/cart", "n": 2})

@@ -29,6 +29,7 @@ from bicycle_runtime.endpoints.value_checks import (
 )
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
 
@@ -254,10 +255,19 @@ class Checks:
             self._quantity(data, path, extra)
         elif kind == "duration":
             self._duration(data, path, is_signed=extra.get("is_signed", False))
+        elif kind == "type":
+            self._type_word(data, extra["words"], path)
         else:
             self._value(data, info.type, path)
             if kind == "secret" and isinstance(data, str):
                 check_secret(self, data, path)
+
+    def _type_word(self, data: Any, words: tuple[str, ...], path: KeyPath) -> None:
+        """Check the name of a type; ``decimal(12,2)`` is one with any numbers that fit."""
+        word = str(data).removesuffix("?") if "decimal?" in words else str(data)
+        if data not in words and decimal_digits(word) is None:
+            known = _one_of(word, [*words, "decimal(12,2)"])
+            self.note(path, f"unsupported {label_of(path)}: {_shorten(data)}; {known}")
 
     def _union(self, data: Any, info: Any, path: KeyPath) -> None:
         """Check against the member that the data looks like."""

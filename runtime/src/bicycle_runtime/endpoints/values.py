@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -19,14 +19,21 @@ Duration = Annotated[
 Text = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[int, Meta(ge=1)]
 Scalar = str | int | float | bool
+
+
+def _type_words(*words: str, ending: str = "") -> Any:
+    """Return the type of names of types: the words, and ``decimal(12,2)``."""
+    accepted = [{"enum": list(words)}, {"pattern": rf"^decimal\([0-9]+, ?[0-9]+\){ending}$"}]
+    schema = {"anyOf": accepted}
+    return Annotated[str, Meta(extra_json_schema=schema, extra={"kind": "type", "words": words})]
+
+
+_FIELDS = ("string", "int", "float", "bool", "decimal", "timestamp", "json")
 # A type with a question mark: the field may be null, or not there.
-FieldType = Literal[
-    "string", "int", "float", "bool", "timestamp", "json",
-    "string?", "int?", "float?", "bool?", "timestamp?", "json?",
-]  # fmt: skip
-ColumnWord = Literal[
+FieldType = _type_words(*_FIELDS, *(f"{word}?" for word in _FIELDS), ending=r"\??")
+ColumnWord = _type_words(
     "string", "int", "float", "bool", "bytes", "datetime", "date", "time", "decimal", "json"
-]
+)
 
 
 def describe(text: str) -> Meta:

@@ -164,7 +164,11 @@ class _Rewriting:
         if node.name not in self._fields:
             known = ", ".join(sorted(self._fields))
             raise ValueError(f"there is no field {node.name!r}; the record has {known}")
-        return self._read(FieldRead(field=node.name, type=self._fields[node.name]))
+        found = self._fields[node.name]
+        if found.startswith("decimal"):
+            hint = "declare it as int or float, or use a function of a plugin"
+            raise ValueError(f"field {node.name!r} is a decimal, which is not supported; {hint}")
+        return self._read(FieldRead(field=node.name, type=found))
 
     def _path(self, node: exp.Expr) -> str:
         """Return the column of the value at a JSON path."""

@@ -8,7 +8,7 @@ without types, and converted with the functions of ``times``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from functools import cached_property, reduce
 from typing import Any, Protocol
 
@@ -118,6 +118,27 @@ class _TimedDecoder:
         except msgspec.ValidationError:
             found = list(map(self._convert, self._untyped.decode_lines(data)))
         return found
+
+
+def exact_decimal(value: Any, digits: int, scale: int) -> Decimal:
+    """Return a number or its text as a decimal with exactly ``scale`` places.
+
+    Raises:
+        TypeError: the value is neither; or
+        ValueError: it has more digits.
+    """
+    expected = f"expected decimal({digits},{scale})"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        raise TypeError(f"{expected}, got {type(value).__name__}")
+    exact = Context(prec=digits, traps=[Inexact, InvalidOperation])
+    try:
+        # The text of a float has the digits of the input; its value has others behind them.
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+        if not number.is_finite():
+            raise InvalidOperation
+        return number.quantize(Decimal(1).scaleb(-scale), context=exact)
+    except DecimalException:
+        raise ValueError(f"{expected}, got {value!r}") from None
 
 
 def json_decoder(record_type: Any) -> TypedDecoder:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.pipelines.record_functions import EqualText, FieldValue, NumberOf
+from bicycle_runtime.pipelines.record_functions import EqualText, FieldValue, FloatOf, NumberOf
 from bicycle_sdk.windows import AggregateFunction, Average, Count, Distinct, Maximum, Minimum, Sum
 
 _AGGREGATES: Mapping[str, Callable[[str], AggregateFunction[Any, Any, Any]]] = {
     "sum": lambda field: Sum(NumberOf(field), skips_none=True),
-    "avg": lambda field: Average(NumberOf(field), skips_none=True),
+    "avg": lambda field: Average(FloatOf(field), skips_none=True),
     "min": lambda field: Minimum(FieldValue(field), skips_none=True),
     "max": lambda field: Maximum(FieldValue(field), skips_none=True),
     "distinct": lambda field: Distinct(EqualText(field), skips_none=True),

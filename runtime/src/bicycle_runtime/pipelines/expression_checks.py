@@ -82,7 +82,8 @@ def _reduce(spec: Any, first: Fields, _inputs: list[Fields], key: str | None) ->
     found = {spec.key_name: (first or {}).get(key or "", "json")}
     for name, agg, field in wanted_aggregates(spec):
         declared = (first or {}).get(field or "")
-        is_kept = agg in _SUMS and (declared in ("int", "float") or agg != "sum")
+        is_number = (declared or "").startswith(("int", "float", "decimal"))
+        is_kept = agg in _SUMS and (is_number or agg != "sum")
         whole = "int" if agg in ("count", "distinct") else "float"
         found[name] = declared or "json" if is_kept else whole
     return found

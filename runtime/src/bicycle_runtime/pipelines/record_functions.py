@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from types import NoneType
 from typing import Any, ClassVar, NotRequired, TypedDict
 
 import msgspec
 
-from bicycle_runtime.endpoints.values import FieldType
 from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_runtime.formats.times import time_of
+from bicycle_runtime.formats.typed_values import exact_decimal
 from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
+from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
 
@@ -30,6 +32,7 @@ _TYPES: Mapping[str, Any] = {
     "float": float,
     "bool": bool,
     "timestamp": Any,  # See _AsType: no type of msgspec is both a text and a time.
+    "decimal": Any,  # See _AsType: the number of digits is part of the type.
     "json": Any,
 }
 
@@ -41,9 +44,8 @@ _KINDS: Mapping[str, frozenset[type]] = {
     "float": frozenset({float}),
     "bool": frozenset({bool}),
     "timestamp": frozenset({str, int, float, datetime}),
+    "decimal": frozenset(),
 }
-
-
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
@@ -87,12 +89,12 @@ class NumberOf(_OfField):
     """The number in a field, None for null; texts are parsed, other values count as 0."""
 
     __slots__ = ()
-    as_they_are = frozenset({int, float})
+    as_they_are = frozenset({int, float, Decimal})
 
     @staticmethod
-    def of(value: Any) -> int | float | None:
-        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            return value
+    def of(value: Any) -> int | float | Decimal | None:
+        if isinstance(value, (int, float, Decimal, NoneType)):
+            return 0 if isinstance(value, bool) else value
         if not isinstance(value, str):
             return 0
         for kind in (int, float):
@@ -101,6 +103,18 @@ class NumberOf(_OfField):
             except ValueError:
                 continue
         return 0
+
+
+class FloatOf(NumberOf):
+    """The number in a field as ``NumberOf``, with decimals as floats."""
+
+    __slots__ = ()
+    as_they_are = frozenset({int, float})
+
+    @staticmethod
+    def of(value: Any) -> int | float | None:
+        found = NumberOf.of(value)
+        return float(found) if isinstance(found, Decimal) else found
 
 
 class EqualText(_OfField):
@@ -344,15 +358,18 @@ class GoesTo(HasExpression):
 class _AsType:
     """A conversion to a declared type: a number may be a text, as in CSV."""
 
-    __slots__ = ("empty", "is_open", "word")
+    __slots__ = ("digits", "empty", "is_open", "word")
 
-    def __init__(self, word: FieldType, *, empty: str | None = None) -> None:
+    def __init__(self, word: str, *, empty: str | None = None) -> None:
         self.word, self.is_open = word.removesuffix("?"), word.endswith("?")
+        self.digits = decimal_digits(self.word)
         self.empty = empty
 
     def __call__(self, value: Any) -> Any:
         if self.is_open and (value is None or value == self.empty):
             return None
+        if self.digits is not None:
+            return exact_decimal(value, *self.digits)
         if self.word == "timestamp" and type(value) not in _KINDS["timestamp"]:
             raise TypeError(f"expected a time, got {type(value).__name__}")
         return msgspec.convert(value, _TYPES[self.word], strict=False)
@@ -369,12 +386,12 @@ class TypedRecord(HasExpression):
         is_csv: Whether records are rows of CSV: empty values that are no text may be missing.
     """
 
-    __slots__ = ("_kind", "_nullable", "_times", "fields", "is_csv")
+    __slots__ = ("_converted", "_kind", "_nullable", "fields", "is_csv")
 
-    def __init__(self, fields: Mapping[str, FieldType], *, is_csv: bool = False) -> None:
+    def __init__(self, fields: Mapping[str, str], *, is_csv: bool = False) -> None:
         self.fields, self.is_csv = dict(fields), is_csv
-        times = {name: word for name, word in fields.items() if word.startswith("timestamp")}
-        self._times = {name: _AsType(word) for name, word in times.items()}
+        own = {n: word for n, word in fields.items() if word.startswith(("timestamp", "decimal"))}
+        self._converted = {name: _AsType(word) for name, word in own.items()}
         self._nullable = [
             name
             for name, word in fields.items()
@@ -395,8 +412,8 @@ class TypedRecord(HasExpression):
             empty = {name: None for name in self._nullable if record.get(name) == ""}
             record = {**record, **empty}
         found = msgspec.convert(record, self._kind, strict=False)
-        for name, as_time in self._times.items():
-            as_time(found.get(name))
+        for name, convert in self._converted.items():
+            found[name] = convert(found.get(name))
         return {name: found.get(name) for name in self.fields}
 
     def expression(self) -> Expression:
@@ -407,15 +424,20 @@ class TypedRecord(HasExpression):
         return Expression("record", tuple(self.fields), *columns)
 
 
-def _type_of(word: FieldType) -> Any:
-    declared = _TYPES[word.removesuffix("?")]
+def _base(word: str) -> str:
+    """Return the name of a type without its digits and its question mark."""
+    return word.removesuffix("?").partition("(")[0]
+
+
+def _type_of(word: str) -> Any:
+    declared = _TYPES[_base(word)]
     return NotRequired[declared | None] if word.endswith("?") else declared
 
 
-def _read_typed(name: str, word: FieldType, *, empty: str | None) -> Expression:
+def _read_typed(name: str, word: str, *, empty: str | None) -> Expression:
     is_open = word.endswith("?")
     value = expression_of(name) if is_open else col(name)
-    kinds = _KINDS.get(word.removesuffix("?"))
+    kinds = _KINDS.get(_base(word))
     if kinds is None and empty is None:
         return value
     taken = kinds or frozenset()

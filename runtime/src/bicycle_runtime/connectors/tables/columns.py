@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -30,6 +29,7 @@ from bicycle_runtime.formats.record_fields import fields_of, types_of, without_n
 from bicycle_runtime.formats.times import date_of, duration_of, moment_of, time_of_day_of
 from bicycle_runtime.frames.records import ColumnRecords
 from bicycle_runtime.frames.vectors import Vector
+from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.sinks import ColumnType
 
 __all__ = ["TIMES", "TableColumns", "columns_of"]
@@ -60,7 +60,6 @@ _ARRAYS: Mapping[Any, str] = {
     pyarrow.bool_(): "bool",
 }
 _UNTYPED = (Any, object, dict, list, tuple)
-_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 _EVENT_TIME, _PAYLOAD = "event_time", "payload"
 _encode = msgspec.json.Encoder().encode
 Conversion = Callable[[Any], Any] | None
@@ -254,9 +253,8 @@ def _declared_columns(spec: ConnectorSpec, declared: Mapping[str, ColumnType]) -
 
 
 def _type_of_word(word: str) -> pyarrow.DataType | None:
-    if match := _DECIMAL.fullmatch(word):
-        digits, scale = int(match[1]), int(match[2])
-        return pyarrow.decimal128(digits, scale) if scale <= digits <= 38 and digits else None
+    if digits := decimal_digits(word):
+        return pyarrow.decimal128(*digits)
     return pyarrow.string() if word == "json" else _WORDS.get(word)
 
 
