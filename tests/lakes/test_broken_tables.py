@@ -138,6 +138,30 @@ def test_a_start_with_a_damaged_table_is_refused(opened, tmp_path, name):
         lake.start(**IDS)
 
 
+@pytest.mark.parametrize("is_log", [False, True])
+def test_storage_that_cannot_be_written_is_an_outage_with_its_reason(delta, tmp_path, is_log):
+    run = delta.start(partition_by=("id",), **IDS | {"columns": {"id": "int", "n": "int"}})
+    run.run_epoch([[{"id": 1, "n": 0}]])
+    run.seal([[{"id": 2, "n": 0}]])
+    blocked, kept = tmp_path / "a" / ("_delta_log" if is_log else "id=2"), tmp_path / "kept"
+    if is_log:
+        blocked.rename(kept)
+        blocked.symlink_to("_delta_log")  # To itself: the system opens nothing below it.
+    else:
+        blocked.write_text("not a folder")
+
+    with raises(LAKE_UNREACHABLE) as caught:
+        run.publish()
+    assert "(os error " in caught.value.facts["reason"]
+    blocked.unlink()
+    if is_log:
+        kept.rename(blocked)
+    run.restart()
+    run.run_epoch([[{"id": 3, "n": 0}]])
+
+    assert ids(delta) == [1, 2, 3]
+
+
 def drop(lake):
     if isinstance(lake, Iceberg):
         lake.opened().drop_table("shop.a")

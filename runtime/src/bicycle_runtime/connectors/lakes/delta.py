@@ -6,6 +6,8 @@ another one of it; ``deltalake`` does both.
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -35,6 +37,7 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
 from bicycle_sdk.sinks import DeltaSinkOptions
 
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _CONSTRAINT = "delta.constraints."
 _COMPRESSIONS: Mapping[str, Any] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",
@@ -93,7 +96,10 @@ class _DeltaTable(LakeTable):
         return ""
 
     def is_away(self, error: Exception) -> bool:
-        return isinstance(error, CommitFailedError | OSError)
+        # Its writer raises errors of the storage, such as a full disk, as other errors.
+        number = _OS_ERROR.search(str(error)) if isinstance(error, DeltaError) else None
+        is_storage = number is not None and int(number[1]) != errno.ENAMETOOLONG
+        return is_storage or isinstance(error, CommitFailedError | OSError)
 
     def is_refusal(self, error: Exception) -> bool:
         # The engine below the library raises plain exceptions, too.

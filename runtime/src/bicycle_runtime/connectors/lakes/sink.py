@@ -7,6 +7,7 @@ each run: so an epoch is committed once, however often and by whichever process 
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ from bicycle_sdk.sinks import FolderSinkOptions, LakeSinkOptions
 
 _NUMBER = "__number"
 _STAGED_MAX = 1 << 40
+_COLOR, _CAUSE = re.compile(r"\x1b\[\d*m"), "↳"  # As the library of Delta lists causes.
 
 
 class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
@@ -354,9 +356,10 @@ def _version_of(table: LakeTable) -> LakeVersion:
 
 
 def _text(error: Exception) -> str:
-    """Return a library's message without its stack frames."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    """Return a library's message with its causes, and without its stack frames."""
+    first, *others = _COLOR.sub("", str(error)).strip().splitlines() or [""]
+    causes = [line.strip().removeprefix(_CAUSE).strip() for line in others if _CAUSE in line]
+    return f"{type(error).__name__}: {': '.join([first, *causes])}"
 
 
 def _columns_for(table: pyarrow.Schema, held: Sequence[pyarrow.Schema]) -> pyarrow.Schema:
