@@ -37,7 +37,7 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
 from bicycle_sdk.sinks import DeltaSinkOptions
 
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _CONSTRAINT = "delta.constraints."
 _COMPRESSIONS: Mapping[str, Any] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",
@@ -97,7 +97,7 @@ class _DeltaTable(LakeTable):
 
     def is_away(self, error: Exception) -> bool:
         # Its writer raises errors of the storage, such as a full disk, as other errors.
-        number = _OS_ERROR.search(str(error)) if isinstance(error, DeltaError) else None
+        number = _SYSTEM_ERROR.search(str(error)) if isinstance(error, DeltaError) else None
         is_storage = number is not None and int(number[1]) != errno.ENAMETOOLONG
         return is_storage or isinstance(error, CommitFailedError | OSError)
 

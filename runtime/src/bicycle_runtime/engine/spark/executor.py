@@ -35,6 +35,7 @@ from bicycle_runtime.engine.spark.java import (
     forget_numpy,
     hush_py4j,
     hush_serializers,
+    low_limits,
     start_java,
     stop_context,
 )
@@ -426,7 +427,7 @@ class SparkExecutor:
             return context
         except Exception as error:
             kind = SparkStartKilledError if self._was_killed() else SparkStartError
-            raise kind(master=self._master, reason=root_reason(error)) from error
+            raise kind(master=self._master, reason=root_reason(error) + low_limits()) from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import resource
 import shlex
 import struct
 import subprocess
@@ -38,6 +39,7 @@ _PY4J = "py4j"
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
+_ADDRESS_BYTES_MIN = 8 << 30
 # The jars that nine of ten classes of a run come from, by how their names begin.
 FIRST_JARS = (
     "spark-core_", "scala-library-", "log4j-", "jackson-", "hadoop-client-", "spark-", "netty-",
@@ -109,16 +111,19 @@ class StartingJava:
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
             lines = self._log_path.read_text(errors="replace").splitlines()[-5:]
-            return "log: " + " | ".join(lines) + _few_files()
-        return f"it wrote no log{_few_files()}"
+            return "log: " + " | ".join(lines) + low_limits()
+        return f"it wrote no log{low_limits()}"
 
 
-def _few_files() -> str:
-    """Return a hint about too few open files, which Java cannot always report."""
-    limit = open_files_max()
-    if limit is None or limit >= OPEN_FILES_MIN:
-        return ""
-    return f"; at most {limit} files may be open at a time, {OPEN_FILES_MIN} are needed (ulimit -n)"
+def low_limits() -> str:
+    """Return a hint about process limits that are too low for Java, or an empty text."""
+    files, found = open_files_max(), ""
+    if files is not None and files < OPEN_FILES_MIN:
+        found += f"; at most {files} files may be open, {OPEN_FILES_MIN} are needed (ulimit -n)"
+    size, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if size != resource.RLIM_INFINITY and size < _ADDRESS_BYTES_MIN:
+        found += f"; the address space has at most {size:,} bytes, Java reserves more (ulimit -v)"
+    return found
 
 
 def start_java(
@@ -273,7 +278,9 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]
     if result.returncode or _SUBMIT not in words:
-        reason = result.stderr.decode(errors="replace")[-500:]
+        # Java reports on its standard output that it cannot start.
+        said = (result.stderr or result.stdout).decode(errors="replace").strip()
+        reason = " | ".join(said[-500:].splitlines()) + low_limits()
         if result.returncode < 0:
             how = how_it_ended(result.returncode)
             raise SparkStartKilledError(master=master, reason=f"java ended with {how}; {reason}")
