@@ -8,6 +8,8 @@ import pytest
 from bicycle_runtime.connectors.builtin import bicycle_sinks, bicycle_sources
 from bicycle_runtime.connectors.registry import load_registry
 from bicycle_sdk.options import describe
+from bicycle_sdk.sinks.addresses import SINK_SCHEMES
+from bicycle_sdk.uris import SOURCE_SCHEMES
 
 ROOM = Path(__file__).parents[2] / "runtime/src/bicycle_runtime"
 CONNECTORS = "bicycle_runtime.connectors"
@@ -74,3 +76,15 @@ def test_no_two_options_share_a_name_or_an_alias(options):
     names = [name for info in describe(options) for name in (info.name, *info.aliases)]
 
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: each.__name__)
+def test_each_connector_is_named_by_a_uri(options):
+    connector = getattr(options, "connector", None)
+    if connector is None:  # Records of the job itself.
+        assert options.__name__ == "CollectionOptions"
+        return
+    known = SINK_SCHEMES if connector.role == "sink" else SOURCE_SCHEMES
+
+    assert connector.schemes
+    assert {known[scheme] for scheme in connector.schemes} == {options}

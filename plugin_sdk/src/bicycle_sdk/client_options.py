@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = [
     "Listening",
@@ -100,6 +103,11 @@ class PostgresTable:
         high=3_600_000,
         doc="Time limit for the first response of the server at a start.",
     )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the database: ``postgresql://user@host:port/database``."""
+        return {"url": f"{parts.scheme}://{parts.netloc}{parts.path}"}
 
 
 @dataclass(frozen=True, kw_only=True)

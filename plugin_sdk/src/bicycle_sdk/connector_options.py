@@ -46,6 +46,8 @@ __all__ = [
     "ConnectorWord",
     "SinkOptions",
     "SourceOptions",
+    "no_address",
+    "path_of",
     "sink_call",
     "source_call",
 ]
@@ -249,6 +251,33 @@ class SourceOptions(ConnectorOptions, Generic[T_co]):
             properties=properties,
             output_type=self.output_type(),
         )
+
+
+def path_of(parts: SplitResult) -> str:
+    """Return the path in the address of a URI.
+
+    Raises:
+        ValueError: there is no path, or it begins with a host.
+    """
+    # Slow on the start path: only URIs need it.
+    from urllib.parse import unquote
+
+    path = unquote(parts.path)
+    if parts.netloc or not path:
+        example = f"write {parts.scheme}:relative/path or {parts.scheme}:///absolute/path"
+        raise ValueError(f"the path is {parts.netloc + path!r}; {example}")
+    return path
+
+
+def no_address(parts: SplitResult) -> dict[str, Any]:
+    """Return no options, for a URI without an address.
+
+    Raises:
+        ValueError: there is an address.
+    """
+    if parts.netloc or parts.path:
+        raise ValueError(f"{parts.netloc + parts.path!r} is not an option; write {parts.scheme}:")
+    return {}
 
 
 def sink_call(options: Callable[P, SinkOptions], doc: str) -> Callable[P, SinkDescriptor[Any]]:

@@ -6,11 +6,12 @@ other text: times and sizes with units, lists with commas, secrets as ``env:NAME
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote
+from urllib.parse import SplitResult, parse_qsl
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.formats import Format, as_format, avro, format_of, protobuf
@@ -18,7 +19,13 @@ from bicycle_sdk.options import OptionInfo, describe, parse
 from bicycle_sdk.quantities import with_unit
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["Query", "address_error", "address_of", "format_with_schema", "read_connector"]
+__all__ = [
+    "Query",
+    "address_error",
+    "classes_by_scheme",
+    "format_with_schema",
+    "read_connector",
+]
 
 _BOOLS = {"true": True, "false": False}
 _WITH_SCHEMA: Mapping[str, Callable[[str], Format]] = {"avro": avro, "protobuf": protobuf}
@@ -44,6 +51,7 @@ def read_connector(parts: SplitResult, options_class: Any, *, call: str, record_
         raise address_error(str(error), hint, call=call) from error
     infos = describe(options_class)
     options = Query(parts, call=call).options(infos, address)
+    address |= _type_of_records(options_class, record_type)
     given = {*address, *options}
     if missing := [info for info in infos if info.is_required and info.name not in given]:
         name = missing[0].name
@@ -54,6 +62,22 @@ def read_connector(parts: SplitResult, options_class: Any, *, call: str, record_
         name = "string" if record_type is None else format_of(record_type)
         options |= {} if name == default else {_FORMAT: name}
     return options_class(**address, **options).build_connector()
+
+
+def _type_of_records(options_class: Any, record_type: Any) -> dict[str, Any]:
+    """Return the type of the records for a class that takes it beside its options."""
+    names = {field.name for field in dataclasses.fields(options_class)} & {"record_type", "type"}
+    return {} if record_type is None else dict.fromkeys(names, record_type)
+
+
+def classes_by_scheme(role: str, *modules: Any) -> dict[str, Any]:
+    """Return the options classes that modules have for the schemes of URIs."""
+    found: dict[str, Any] = {}
+    for options_class in (getattr(module, name) for module in modules for name in module.__all__):
+        connector = getattr(options_class, "connector", None)
+        if connector is not None and connector.role == role:
+            found |= dict.fromkeys(connector.schemes, options_class)
+    return found
 
 
 class Query:
@@ -121,7 +145,7 @@ class Query:
         if info.unit == "ms":
             text = with_unit(key, text)
         try:
-            is_open = info.hint is object or hasattr(info.hint, "from_option")
+            is_open = info.hint is object or info.is_map or hasattr(info.hint, "from_option")
             if is_open and text[:1] in ("{", "["):
                 return parse(info, json.loads(text))
             if info.hint is bool and text not in _BOOLS:
@@ -162,11 +186,6 @@ def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Fo
             f"the format {name!r} has no schema", "remove the option 'schema'", call=call
         )
     return make(schema)
-
-
-def address_of(parts: SplitResult) -> str:
-    """Return the address of streams, without the options after it."""
-    return f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"
 
 
 def address_error(problem: str, hint: str, *, call: str = "from_uri") -> StreamDefinitionError:

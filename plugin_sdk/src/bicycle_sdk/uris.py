@@ -6,15 +6,16 @@ The scheme names the connector, the rest its address, the query its options. Not
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from bicycle_sdk import stream_options
+from bicycle_sdk import sources, stream_options
+from bicycle_sdk.connector_options import path_of
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.installed import installed_options
-from bicycle_sdk.kafka.options import KafkaSourceOptions
+from bicycle_sdk.kafka import options as kafka_options
 from bicycle_sdk.options import describe
 from bicycle_sdk.sinks.addresses import is_stream_file
 from bicycle_sdk.sources.files import (
@@ -23,11 +24,9 @@ from bicycle_sdk.sources.files import (
     ParquetFileSourceOptions,
     TextFileSourceOptions,
 )
-from bicycle_sdk.sources.samples import GeneratorSourceOptions
-from bicycle_sdk.sources.sockets import SocketSourceOptions
-from bicycle_sdk.uri_queries import Query, address_error, read_connector
+from bicycle_sdk.uri_queries import Query, address_error, classes_by_scheme, read_connector
 
-__all__ = ["source_from_uri"]
+__all__ = ["SOURCE_SCHEMES", "source_from_uri"]
 
 _FORMATS = {
     ".csv": "csv",
@@ -44,8 +43,8 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     """Return the source that a URI names.
 
     Args:
-        uri: ``file:``, ``kafka:``, ``pulsar:``, ``redis:``, ``ws:``, ``stdio:``, ``socket:`` or
-            ``generator:``, as listed in ``docs/reference/connectors.md``.
+        uri: ``file:``, ``kafka:``, ``redis:``, ``postgresql:``, ``socket:`` and others, as listed
+            in ``docs/reference/connectors.md``.
         record_type: Type of the records; None for the source's default.
 
     Raises:
@@ -58,7 +57,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     parts = urlsplit(uri, allow_fragments=False)
     source = _read(parts, record_type)
     if source is None:
-        known = ", ".join((*_SCHEMES, *_STREAMS))
+        known = ", ".join(sorted(SOURCE_SCHEMES))
         problem = (
             f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has no scheme"
         )
@@ -75,11 +74,9 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
 
 def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
     """Return the source of a URI; None for an unknown scheme."""
-    found: Any = _STREAMS.get(parts.scheme)
-    if is_stream_file(parts):
-        found = stream_options.FileStreamSourceOptions
-    elif parts.scheme in _SCHEMES:
-        return _SCHEMES[parts.scheme](parts, Query(parts), record_type)
+    if parts.scheme == "file" and not is_stream_file(parts):
+        return _file(parts, Query(parts), record_type)
+    found: Any = SOURCE_SCHEMES.get(parts.scheme)
     if found is None and parts.scheme:
         found = installed_options("source", parts.scheme)
     if found is None:
@@ -93,12 +90,10 @@ def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
 
 
 def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    path = unquote(parts.path)
-    if parts.netloc or not path:
-        raise address_error(
-            f"the path is {parts.netloc + path!r}",
-            "write file:relative/path or file:///absolute/path",
-        )
+    try:
+        path = path_of(parts)
+    except ValueError as error:
+        raise address_error(str(error), "correct the path") from error
     name = PurePath(path).name
     for suffix in _COMPRESSED:
         name = name.removesuffix(suffix)
@@ -118,28 +113,10 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
     return source
 
 
-def _generator(_parts: SplitResult, query: Query, _record_type: Any) -> SourceDescriptor[Any]:
-    options = query.options(describe(GeneratorSourceOptions))
-    return GeneratorSourceOptions(**options).build_connector()
-
-
 _FILES: Mapping[str, Any] = {
     "text": TextFileSourceOptions,
     "jsonl": JsonlFileSourceOptions,
     "csv": CsvFileSourceOptions,
     "parquet": ParquetFileSourceOptions,
 }
-_CLASSES: tuple[Any, ...] = (
-    KafkaSourceOptions,
-    stream_options.PulsarSourceOptions,
-    stream_options.RedisSourceOptions,
-    stream_options.WebSocketSourceOptions,
-    stream_options.StdioSourceOptions,
-    SocketSourceOptions,
-)
-_STREAMS = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
-# Schemes whose path or format selects the connector.
-_SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]]] = {
-    "file": _file,
-    "generator": _generator,
-}
+SOURCE_SCHEMES = classes_by_scheme("source", sources, stream_options, kafka_options)

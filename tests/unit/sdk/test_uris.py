@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_sdk import KafkaSourceBuilder, StreamDefinitionError, StreamEnvironment
+from bicycle_sdk import KafkaSourceBuilder, StreamDefinitionError, StreamEnvironment, sinks
 from bicycle_sdk.connectors import (
     csv_file_source,
     generator_source,
@@ -13,6 +13,7 @@ from bicycle_sdk.connectors import (
     socket_source,
     text_file_source,
 )
+from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
 
@@ -262,8 +263,52 @@ def test_every_backend_is_a_sink(uri, word, properties):
 
 
 @pytest.mark.parametrize(
+    ("uri", "sink"),
+    [
+        (
+            "delta:lake/orders?mode=upsert&keys=id,day&roll_ms=5s",
+            sinks.delta_sink("lake/orders", mode="upsert", keys=("id", "day"), roll_ms=5_000),
+        ),
+        (
+            'delta:s3://bucket/orders?columns={"id":"int"}',
+            sinks.delta_sink("s3://bucket/orders", columns={"id": int}),
+        ),
+        ("duckdb:/data/shop.db?table=orders", sinks.duckdb_sink("/data/shop.db", "orders")),
+        (
+            "iceberg:shop.orders?catalog=sqlite:////data/lake.db&warehouse=/data/lake",
+            sinks.iceberg_sink("sqlite:////data/lake.db", "shop.orders", warehouse="/data/lake"),
+        ),
+        (
+            "postgresql://ada@host:5432/shop?table=orders&keys=id&mode=upsert&password_env=PW",
+            sinks.postgres_sink(
+                "postgresql://ada@host:5432/shop", "orders", keys=("id",),
+                password=Secret.env("PW"),
+            ),
+        ),
+        ("parquet:out?partition_by=date", sinks.parquet_sink("out", partition_by="date")),
+        ("csv:/data/out?roll_bytes=1MiB", sinks.file_sink("/data/out", format="csv",
+                                                          roll_bytes=1 << 20)),
+        ("https://host/hook?method=PUT", sinks.http_sink("https://host/hook", method="PUT")),
+        ("console:?format=table", sinks.console_table_sink()),
+        ("collect:seen", sinks.collect_sink("seen")),
+    ],
+)  # fmt: skip
+def test_the_uri_of_a_table_gives_what_the_call_gives(uri, sink):
+    assert sink_from_uri(uri) == sink
+
+
+@pytest.mark.parametrize("uri", ["postgresql://ada@h/shop", "postgres://ada@h/shop"])
+def test_a_table_is_a_source_with_a_type_of_records(uri):
+    source = source_from_uri(f"{uri}?table=orders&column=id", Order)
+
+    assert (source.connector_type, source.output_type) == ("postgres", Order)
+    assert source.properties == {"follow": False, "url": uri, "table": "orders", "column": "id"}
+
+
+@pytest.mark.parametrize(
     "uri",
     [
+        "delta://lake/orders", "delta:", "duckdb:shop.db", "console:out", "delta:lake?moed=append",
         "file:out.jsonl", "pigeon://roof/a", "redis://h/a?group=g", "redis://h/a?db=two",
         "redis://h/a?db=1&db=2", "redis://h/a?format=json&schema=x",
         "ws://h/a?listen=yes", "stdio:///a?listen=true", "socket://h", "socket://h:many",

@@ -9,34 +9,24 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from bicycle_sdk import stream_options
+from bicycle_sdk import sinks, stream_options
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.installed import installed_options
-from bicycle_sdk.kafka.options import KafkaSinkOptions
-from bicycle_sdk.sinks.sockets import SocketSinkOptions
-from bicycle_sdk.uri_queries import address_error, read_connector
+from bicycle_sdk.kafka import options as kafka_options
+from bicycle_sdk.uri_queries import address_error, classes_by_scheme, read_connector
 
-__all__ = ["is_stream_file", "sink_from_uri"]
+__all__ = ["SINK_SCHEMES", "is_stream_file", "sink_from_uri"]
 
 _CALL = "to_uri"
-_CLASSES: tuple[Any, ...] = (
-    KafkaSinkOptions,
-    stream_options.RedisSinkOptions,
-    stream_options.PulsarSinkOptions,
-    stream_options.WebSocketSinkOptions,
-    SocketSinkOptions,
-    stream_options.StdioSinkOptions,
-)
-_SCHEMES = {scheme: cls for cls in _CLASSES for scheme in cls.connector.schemes}
+SINK_SCHEMES = classes_by_scheme("sink", sinks, stream_options, kafka_options)
 
 
 def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
     """Return the sink that a URI names.
 
     Args:
-        uri: ``redis://host:6379/orders``, ``file://./events.ss/orders``, ``kafka:``, ``ws:``,
-            ``socket:`` or ``stdio:``, with a format behind the question mark where records are no
-            texts; or a scheme of an installed extension.
+        uri: ``redis://host:6379/orders``, ``delta:lake/orders``, ``jsonl:out`` and others, as
+            listed in ``docs/reference/connectors.md``; or a scheme of an installed extension.
 
     Raises:
         StreamDefinitionError: the URI names no sink, or an option that it does not have.
@@ -46,16 +36,16 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         {'address': 'file://./events.ss/orders', 'value_format': 'json'}
     """
     parts = urlsplit(uri, allow_fragments=False)
-    found = _SCHEMES.get(parts.scheme)
-    if is_stream_file(parts):
-        found = stream_options.FileStreamSinkOptions
-    if found is None and parts.scheme:
+    is_path = parts.scheme == "file" and not is_stream_file(parts)
+    found = None if is_path else SINK_SCHEMES.get(parts.scheme)
+    if found is None and parts.scheme and not is_path:
         found = installed_options("sink", parts.scheme)
     if found is None:
+        known = ", ".join(sorted(SINK_SCHEMES))
         raise address_error(
             f"{uri!r} is not the URI of a sink",
-            "write redis://host:6379/key, pulsar://host:6650/key, file://./events.ss/key, "
-            "kafka://host:9092/topic, ws://host:port/key, socket://host:port or stdio:///key",
+            f"write file://./events.ss/key for a stream, jsonl:out for files, or another scheme: "
+            f"{known}",
             call=_CALL,
         )
     sink: SinkDescriptor[Any] = read_connector(parts, found, call=_CALL, record_type=None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.connector_options import Conflict, SinkOptions, no_address, path_of, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.sinks.tables import ColumnType
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = [
     "CollectSinkOptions",
@@ -19,7 +22,9 @@ __all__ = [
 ]
 
 
-class ConsoleSinkOptions(SinkOptions, connector="console", call="console_sink"):
+class ConsoleSinkOptions(
+    SinkOptions, connector="console", call="console_sink", schemes=("console",)
+):
     """The options for printing records."""
 
     format: Literal["lines", "table"] = option(
@@ -32,6 +37,11 @@ class ConsoleSinkOptions(SinkOptions, connector="console", call="console_sink"):
     rows: int = option(
         default=20, low=1, high=100_000, doc="Maximum number of rows of an epoch in a table."
     )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return no options."""
+        return no_address(parts)
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield options of a table that are set for lines."""
@@ -50,12 +60,19 @@ class ConsoleTableSinkOptions(ConsoleSinkOptions, connector="console", call="con
         return {"format": "table", **given}
 
 
-class CollectSinkOptions(SinkOptions, connector="collect", call="collect_sink"):
+class CollectSinkOptions(
+    SinkOptions, connector="collect", call="collect_sink", schemes=("collect",)
+):
     """The options of the collect sink."""
 
     name: str = option(
         default="collected", kw_only=False, doc="Name under which tests find the records."
     )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the name."""
+        return {"name": path_of(parts)}
 
 
 console_sink = sink_call(

@@ -19,6 +19,7 @@ class PostgresSinkOptions(
     connector="postgres",
     extra="postgres",
     call="postgres_sink",
+    schemes=("postgresql", "postgres"),
 ):
     """The options of the PostgreSQL sink: table, mode and time limits.
 

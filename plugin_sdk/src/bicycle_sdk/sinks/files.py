@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.options import option
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = ["FileFormat", "FileSinkOptions", "file_sink"]
 
@@ -15,7 +18,9 @@ FileFormat = Literal["jsonl", "text", "csv"]
 _WORDS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": "csv_file"}
 
 
-class FileSinkOptions(SinkOptions, connector="jsonl_file", call="file_sink"):
+class FileSinkOptions(
+    SinkOptions, connector="jsonl_file", call="file_sink", schemes=("jsonl", "csv", "text")
+):
     """The options for writing files: path, and bounds of parts.
 
     ``format`` selects the connector: JSON lines, text lines or CSV rows.
@@ -49,6 +54,11 @@ class FileSinkOptions(SinkOptions, connector="jsonl_file", call="file_sink"):
         ),
         aliases=("time_field",),
     )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the format, which is the scheme, and the path."""
+        return {"format": parts.scheme, "path": path_of(parts)}
 
     def word(self) -> str:
         """Return the word of the connector of the format."""

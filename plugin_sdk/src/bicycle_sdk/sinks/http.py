@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bicycle_sdk.client_options import Publication
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = ["HttpBody", "HttpServer", "HttpSinkOptions", "http_sink"]
 
@@ -35,7 +38,13 @@ class HttpServer:
 
 
 class HttpSinkOptions(
-    Publication, TlsFiles, SinkOptions, connector="http", extra="http", call="http_sink"
+    Publication,
+    TlsFiles,
+    SinkOptions,
+    connector="http",
+    extra="http",
+    call="http_sink",
+    schemes=("http", "https"),
 ):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 
@@ -86,6 +95,11 @@ class HttpSinkOptions(
         if given.get("body") == "object" and given.get("batch_records") is None:
             given = given | {"batch_records": 1}
         return given
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the URL, without a query: the query has the options."""
+        return {"url": f"{parts.scheme}://{parts.netloc}{parts.path}"}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a batch of several records where a body is one record."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.client_options import UpsertOptions
-from bicycle_sdk.connector_options import Conflict, sink_call
+from bicycle_sdk.connector_options import Conflict, path_of, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks.tables import TableSinkOptions
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = [
     "DeltaSinkOptions",
@@ -90,7 +93,9 @@ class FolderSinkOptions(LakeSinkOptions):
     partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
 
 
-class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call="delta_sink"):
+class DeltaSinkOptions(
+    FolderSinkOptions, connector="delta", extra="delta", call="delta_sink", schemes=("delta",)
+):
     """The options of the Delta sink: the table. Each epoch is one commit."""
 
     path: str | os.PathLike[str] = option(
@@ -99,9 +104,18 @@ class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call
         aliases=("out_dir",),
     )
 
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the path."""
+        return {"path": path_of(parts)}
+
 
 class IcebergSinkOptions(
-    FolderSinkOptions, connector="iceberg", extra="iceberg", call="iceberg_sink"
+    FolderSinkOptions,
+    connector="iceberg",
+    extra="iceberg",
+    call="iceberg_sink",
+    schemes=("iceberg",),
 ):
     """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
 
@@ -134,6 +148,11 @@ class IcebergSinkOptions(
             }
         return super().from_arguments(given)
 
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the table: ``iceberg:namespace.table``."""
+        return {"table": path_of(parts)}
+
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a table without a namespace, and a mode that does not fit the keys."""
         yield from super().conflicts()
@@ -142,7 +161,9 @@ class IcebergSinkOptions(
             yield Conflict("table", problem, "set e.g. table='shop.payments'")
 
 
-class DuckdbSinkOptions(LakeSinkOptions, connector="duckdb", extra="duckdb", call="duckdb_sink"):
+class DuckdbSinkOptions(
+    LakeSinkOptions, connector="duckdb", extra="duckdb", call="duckdb_sink", schemes=("duckdb",)
+):
     """The options of the DuckDB sink: the file and the table."""
 
     path: str | os.PathLike[str] = option(
@@ -153,6 +174,11 @@ class DuckdbSinkOptions(LakeSinkOptions, connector="duckdb", extra="duckdb", cal
         default="bicycle_epochs",
         doc="Table for published epochs; it is created if it is missing, in the same file.",
     )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the path."""
+        return {"path": path_of(parts)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a database in memory, and a mode that does not fit the keys."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.options import option
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = [
     "ColumnType",
@@ -113,7 +116,9 @@ class TableSinkOptions(SinkOptions):
     )
 
 
-class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parquet_sink"):
+class ParquetSinkOptions(
+    TableSinkOptions, connector="parquet_file", call="parquet_sink", schemes=("parquet",)
+):
     """The options of the Parquet sink: location, folders, and bounds of parts.
 
     The sink writes files in a directory or at a URL; a file is visible when its epoch is sealed.
@@ -150,6 +155,11 @@ class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parqu
         if folders.kind == "date":
             options["partition_format"] = folders.date_format
         return given | options
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the path."""
+        return {"path": path_of(parts)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield options of folders that contradict each other."""

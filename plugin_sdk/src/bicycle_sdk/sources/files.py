@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
-from bicycle_sdk.connector_options import Conflict, SourceOptions, source_call
+from bicycle_sdk.connector_options import Conflict, SourceOptions, path_of, source_call
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.options import option
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = [
     "CsvFileSourceOptions",
@@ -68,6 +71,11 @@ class FileSourceOptions(SourceOptions[T_co]):
         """Return arguments with the end of the source, which graphs always have."""
         return {"follow": cls.follow, **given}
 
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the path."""
+        return {"path": path_of(parts)}
+
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a conflict if the path is a URI."""
         scheme, has_scheme, _ = str(self.path).partition("://")
@@ -81,7 +89,9 @@ class FileSourceOptions(SourceOptions[T_co]):
         return dict[str, Any] if self.record_type is dict else self.record_type
 
 
-class TextFileSourceOptions(FileSourceOptions[str], connector="text", call="read_text"):
+class TextFileSourceOptions(
+    FileSourceOptions[str], connector="text", schemes=("text",), call="read_text"
+):
     """The options for reading lines of text."""
 
     def conflicts(self) -> Iterator[Conflict]:
@@ -96,11 +106,15 @@ class TextFileSourceOptions(FileSourceOptions[str], connector="text", call="read
         return str
 
 
-class JsonlFileSourceOptions(FileSourceOptions[Any], connector="jsonl", call="read_jsonl"):
+class JsonlFileSourceOptions(
+    FileSourceOptions[Any], connector="jsonl", schemes=("jsonl",), call="read_jsonl"
+):
     """The options for reading JSON lines."""
 
 
-class CsvFileSourceOptions(FileSourceOptions[Any], connector="csv", call="read_csv"):
+class CsvFileSourceOptions(
+    FileSourceOptions[Any], connector="csv", schemes=("csv",), call="read_csv"
+):
     """The options for reading CSV rows, with a header row."""
 
     def output_type(self) -> Any:
@@ -108,7 +122,9 @@ class CsvFileSourceOptions(FileSourceOptions[Any], connector="csv", call="read_c
         return dict[str, str] if self.record_type is dict else self.record_type
 
 
-class ParquetFileSourceOptions(FileSourceOptions[Any], connector="parquet", call="read_parquet"):
+class ParquetFileSourceOptions(
+    FileSourceOptions[Any], connector="parquet", schemes=("parquet",), call="read_parquet"
+):
     """The options for reading Parquet rows; columns are taken by name."""
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from bicycle_sdk.connector_options import SourceOptions, source_call
+from bicycle_sdk.connector_options import SourceOptions, no_address, source_call
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.options import option
 from bicycle_sdk.record_types import common_item_type
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = ["GeneratorSourceOptions", "collection_source", "generator_source"]
 
 T = TypeVar("T")
 
 
-class GeneratorSourceOptions(SourceOptions[str], connector="generator", call="generator_source"):
+class GeneratorSourceOptions(
+    SourceOptions[str], connector="generator", call="generator_source", schemes=("generator",)
+):
     """The options of the generator: rate and count."""
 
     rate_ms: int = option(
@@ -30,6 +35,11 @@ class GeneratorSourceOptions(SourceOptions[str], connector="generator", call="ge
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the rate, which graphs always have."""
         return {"rate_ms": cls.rate_ms, **given}
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return no options."""
+        return no_address(parts)
 
     def output_type(self) -> Any:
         """Return the type of words."""
