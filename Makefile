@@ -58,7 +58,7 @@ $(STAMP): requirements/development.lock $(DEMO_STAMP)
 	@$(BIN)/python tools/install.py requirements/development.lock
 	@touch $@
 
-test: lint types imports tests ## all checks, and the core tests: ten minutes
+test: lint types imports tests ## all checks, and the core tests: about a quarter of an hour
 
 test-all: TEST_SLICE = all
 test-all: test ## all checks and all tests

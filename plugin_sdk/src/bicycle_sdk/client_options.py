@@ -33,8 +33,8 @@ class Listening:
 
     listen: bool = option(
         default=False,
-        doc="Whether to be the server to which others connect; a socket without a stream always "
-        "is.",
+        doc="Whether to listen, so that other programs connect; "
+        "a socket without a stream always listens.",
     )
 
 
@@ -79,7 +79,7 @@ class TransactionWait:
         low=0,
         high=86_400_000,
         doc=(
-            "Time that a read to the end waits for a transaction that was open there at its start. "
+            "Maximum wait of a read to the end for a transaction that is open there. "
             "A bounded source then ends, and the log reports the unread messages."
         ),
     )
@@ -142,7 +142,7 @@ class UpsertOptions(Publication, Rewinding):
     mode: Literal["append", "upsert", "insert"] = option(
         default="append",
         doc=(
-            "append adds rows (insert is another word for it); upsert replaces the row with the "
+            "append adds rows (alias: insert); upsert replaces the row with the "
             "same keys, and the last record wins. Default: upsert with keys, else append."
         ),
     )

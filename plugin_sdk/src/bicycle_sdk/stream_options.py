@@ -293,7 +293,7 @@ class JournalOptions:
     )
     journal_bytes_max: int = option(
         default=1 << 30, low=1 << 10, high=1 << 40,
-        doc="Received bytes that may wait unread; above this limit, no more are received.",
+        doc="Maximum number of received, unread bytes; at this limit, the source stops receiving.",
     )  # fmt: skip
     segment_bytes: int = option(
         default=8 << 20,
@@ -303,7 +303,7 @@ class JournalOptions:
     )
     journal_epochs_min: int = option(
         default=10, low=1, high=1_000,
-        doc="Number of published epochs whose journal is kept, to fall back to an older epoch.",
+        doc="Number of published epochs whose journal is retained, to resume from an older epoch.",
     )  # fmt: skip
 
     @property

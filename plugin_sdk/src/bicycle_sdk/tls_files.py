@@ -11,7 +11,7 @@ __all__ = ["TlsFiles"]
 
 @dataclass(frozen=True, kw_only=True)
 class TlsFiles:
-    """The files for TLS, beside other options."""
+    """The files for TLS, as part of other options."""
 
     __slots__ = ()  # Options classes with slots have room for these, too.
 

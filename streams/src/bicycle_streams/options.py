@@ -39,7 +39,7 @@ class StreamerOptions:
         low=1,
         high=1_000_000,
         doc="Maximum number of unread messages in a consumer; over WebSockets, sockets and pipes "
-        "also at most 32 MiB and one message.",
+        "also at most 32 MiB plus one message.",
     )
     send_queue_messages: int = option(
         100_000,
@@ -60,7 +60,7 @@ class StreamerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TlsOptions(TlsFiles):
-    """The files for TLS, beside the other options of a backend."""
+    """The files for TLS, as part of the options of a backend."""
 
     __slots__ = ()  # The slots of a subclass are added to these.
 

@@ -30,7 +30,7 @@ Peer = TypeVar("Peer")
 
 @dataclass(frozen=True, kw_only=True)
 class PeerOptions(Listening):
-    """The options of a streamer with peers, beside ``StreamerOptions``."""
+    """The options of a streamer with peers, in addition to ``StreamerOptions``."""
 
     __slots__ = ()  # The slots of a subclass are added to these.
 

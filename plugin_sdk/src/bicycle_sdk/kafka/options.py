@@ -191,10 +191,7 @@ class KafkaSinkOptions(KafkaCluster, SinkOptions, connector="kafka", schemes=("k
         30_000,
         low=0,
         high=86_400_000,
-        doc=(
-            "Additional time for an interruption during publication, which the transaction must "
-            "outlast."
-        ),
+        doc=("Longest interruption during a publication that a transaction must survive."),
     )
     publish_timeout_ms: int = option(
         900_000,

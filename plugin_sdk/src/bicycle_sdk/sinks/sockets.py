@@ -26,8 +26,8 @@ class SocketSinkOptions(
         low=100,
         high=3_600_000,
         doc=(
-            "Time without a read by the other side after which it is disconnected, and its loss is "
-            "counted."
+            "Time without a read after which a client "
+            "is disconnected, and its lost records are counted."
         ),
     )
     client_buffer_bytes: int = option(

@@ -85,7 +85,7 @@ class TableSinkOptions(SinkOptions):
     )
     compression: Compression = option(
         default="snappy",
-        doc="Compression of files, also while rows in them wait for their epoch.",
+        doc="Compression of files, including staged files.",
     )
     roll_rows: int = option(
         default=1_000_000,

@@ -113,7 +113,7 @@ class EpochMixedError(BicycleError):
 
     code = "BIC-1805"
     message = (
-        "epoch {epoch} of job {job!r}: the output of task {subtask} of level {level} was lost and "
+        "epoch {epoch} of job {job!r}: the output of task {subtask} of stage {level} was lost and "
         "recomputed after other tasks had read it"
     )
     fix = (

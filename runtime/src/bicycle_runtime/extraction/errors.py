@@ -11,7 +11,7 @@ from bicycle_sdk.errors import BicycleError
 
 
 class ExtractionError(BicycleError):
-    """A plugin returned no graph; the base of all errors from a child process."""
+    """The child process of a plugin returned no graph."""
 
     code = "BIC-1600"
     message = "plugin {plugin!r} of {dist} returned no graph"

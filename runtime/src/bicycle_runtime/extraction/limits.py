@@ -44,7 +44,7 @@ class ExtractionLimits:
         64 << 10,
         low=1 << 10,
         high=1 << 24,
-        doc="Maximum amount of the end of its stdout and stderr that is kept.",
+        doc="Maximum size of the end of its stdout and stderr that is kept.",
     )
     output_line_count: int = option(
         50, low=1, high=10_000, doc="Number of last lines of its output in an error."

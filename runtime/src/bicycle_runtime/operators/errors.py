@@ -54,7 +54,7 @@ class TaskMemoryError(BicycleError):
 
     code = "BIC-1407"
     message = (
-        "subtask {subtask} of level {level} ran out of memory in epoch {epoch}{limit_text}; the "
+        "subtask {subtask} of stage {level} ran out of memory in epoch {epoch}{limit_text}; the "
         "epoch was not sealed"
     )
     fix = (

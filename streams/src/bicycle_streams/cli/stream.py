@@ -71,7 +71,7 @@ stream_command.add_command(serve_command)
 
 
 _url = address_argument()
-_set = backend_words("--set", "words", "of URL")
+_set = backend_words("--set", "words", "of the stream")
 _format = click.option(
     "--format", "form", type=click.Choice(get_args(LineFormat)), default="log", show_default=True,
     help="Output format: [time | stream | sequence | shard] payload, one JSON object per message, "

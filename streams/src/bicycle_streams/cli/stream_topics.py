@@ -25,7 +25,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _url = address_argument()
-_set = backend_words("--set", "words", "of URL")
+_set = backend_words("--set", "words", "of the stream")
 
 
 def _config(what: str) -> Callable[[F], F]:

@@ -38,8 +38,8 @@ class RescaleOptions:
         low=1,
         high=32_768,
         doc=(
-            "Parallelism of every operator; sources that cannot be split keep theirs. Default: "
-            "other operators keep their parallelism."
+            "Parallelism of every operator, except sources that cannot be split. Default: "
+            "unchanged."
         ),
     )
     operators: dict[str, int] | None = option(

@@ -129,9 +129,9 @@ DRAIN = OperationKind(
     "timers fire. The results are published, and the job ends. A later run starts after these "
     "windows have fired.",
     help="No more input is read, event time advances to its end, and all windows and event-time "
-    "timers fire. The command waits until the results are published. A job that does not end an "
-    "epoch within the --stop-timeout-ms of its start is stopped by force, and its hanging threads "
-    "are shown. `bicycle stop --drain` does the same and can also create a savepoint.",
+    "timers fire. The command waits until the results are published. If an epoch takes longer than "
+    "the --stop-timeout-ms of the job, the job is stopped by force, and its hanging threads are "
+    "shown. `bicycle stop --drain` does the same and can also create a savepoint.",
     examples=("bicycle drain wordcount",),
 )
 SUSPEND = OperationKind(

@@ -83,7 +83,7 @@ class UpgradeOptions:
         low=1_000,
         high=86_400_000,
         doc=(
-            "Time without a failure after which the new version is also accepted, if input is rare."
+            "Time without a failure after which the new version is accepted even with fewer epochs."
         ),
     )
     catch_up_ms: int = option(

@@ -19,7 +19,7 @@ from bicycle_sdk.options import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOptions(UpgradeOptions):
-    """The new version, and how it replaces the former one."""
+    """The new version, and its strategy to replace the previous version."""
 
     digest: str = option(doc="Digest of an uploaded plugin.")
     plugin: str | None = option(None, doc="Name of the plugin in the wheel. Default: unchanged.")
