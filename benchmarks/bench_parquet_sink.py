@@ -23,8 +23,9 @@ from pyarrow import parquet
 from workloads import scratch
 
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
-from bicycle_runtime.frames.vectors import TextVector, Vector
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
+from bicycle_runtime.frames.vectors import ArrowVector, Vector
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk.clock import SystemClock
 
@@ -151,7 +152,7 @@ def _sink(
 
 def _arrow_texts(texts: list[str]) -> Vector:
     """Return texts as Parquet files and expressions in SQL give them."""
-    return TextVector(pyarrow.array(texts, pyarrow.string()))
+    return ArrowVector(pyarrow.array(texts, pyarrow.string()))
 
 
 def _python_texts(texts: list[str]) -> Vector:
@@ -161,7 +162,7 @@ def _python_texts(texts: list[str]) -> Vector:
 
 def _columns_of(
     records: list[Reading], *, texts: Callable[[list[str]], Vector] = _arrow_texts
-) -> ColumnRecords:
+) -> Frame:
     """Return records as chains give them that work on columns."""
     number, user, city, celsius = map(list, zip(*records, strict=True))
     vectors = [
@@ -170,7 +171,7 @@ def _columns_of(
         texts(city),
         Vector(len(records), None, numpy.array(celsius)),
     ]
-    return ColumnRecords(RecordForm(Reading, Reading._fields), (len(records), lambda: vectors))
+    return Frame.of(RecordForm(Reading, Reading._fields), vectors, len(records))
 
 
 def _epoch(run: SinkRun, batches: list[Sequence[Any]], *, is_last: bool) -> None:

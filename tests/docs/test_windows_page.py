@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from bicycle_runtime.frames.records import FieldRecords
+from bicycle_runtime.frames.frame import FieldRows
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import windows
 
@@ -41,7 +41,7 @@ def test_the_window_function_sees_readings_by_time():
 
 
 def test_the_takings_are_folded_by_field(tmp_path, monkeypatch):
-    monkeypatch.setattr(FieldRecords, "records", None)
+    monkeypatch.setattr(FieldRows, "create", None)
     path = tmp_path / "sales.jsonl"
     path.write_text(
         "".join(f'{{"shop":"s","at_ms":{n * 1_500_000},"cents":5}}\n' for n in range(4))

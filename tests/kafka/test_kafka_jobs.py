@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.frames.records import FieldRecords
+from bicycle_runtime.frames.frame import FieldRows
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.testing import Harness
@@ -258,7 +258,7 @@ def test_windows_over_fields_of_json_make_no_record(kafka_broker, topic, monkeyp
     readings = [Reading("ab"[n % 2], n, n) for n in range(20)]
     feed(kafka_broker, name, [json.dumps(asdict(reading)) for reading in readings])
     by_record = totals(kafka_broker, name, lambda reading: str(reading.sensor))
-    monkeypatch.setattr(FieldRecords, "records", None)
+    monkeypatch.setattr(FieldRows, "create", None)
 
     assert totals(kafka_broker, name, lambda reading: reading.sensor) == by_record
     assert list(map(tuple, by_record)) == [
@@ -286,7 +286,7 @@ def test_windows_by_the_time_of_messages_make_no_record(kafka_broker, topic, mon
         windows = readings.key_by(lambda reading: reading.sensor).tumbling_window(10)
         windows.aggregate(Count(), Sum(lambda reading: reading.value)).collect("out")
 
-    monkeypatch.setattr(FieldRecords, "records", None)
+    monkeypatch.setattr(FieldRows, "create", None)
     with Harness(job) as harness:
         finish(harness)
         found = [(key, start - BASE, value) for key, start, _, value in harness.results("out")]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import file_sink
 from tests.examples import examples
@@ -184,8 +184,7 @@ def test_branches_make_no_record(sinks, taken, notation, monkeypatch):
     given = {"engine": EngineOptions(), "notation": notation}
     is_typed = bool(NEEDS_TYPES & {*with_inputs(SINKS[sink][0] for sink in sinks)})
     expected, _ = outcome(rows, sinks, called=True, is_typed=is_typed, **given)
-    for kind in (FieldRecords, ColumnRecords):
-        monkeypatch.setattr(kind, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
 
     found, on_columns = outcome(rows, sinks, called=False, is_typed=is_typed, **given)
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.expressions.evaluation import evaluate, mask_of
 from bicycle_runtime.expressions.function_reading import Reading, read
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import DictRecords, FieldRecords
+from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import col, lit, together
 from tests.examples import examples
@@ -120,11 +119,11 @@ def shown(values):
 
 
 def frames(records):
-    dicts = DictRecords(records)
-    yield SourceFrame(dicts, {})
+    dicts = Frame.of_dicts(records)
+    yield dicts
     if all("x" in record for record in records):
         objects = [SimpleNamespace(**record) for record in records]
-        yield SourceFrame(FieldRecords(objects, lambda: objects), {})
+        yield Frame.of_rows(FieldRows(objects=objects, make=None))
 
 
 @PATIENT
@@ -152,8 +151,8 @@ def test_a_function_that_is_read_gives_what_it_gives_called(text, records):
     except Reading:  # It is called then.
         return
     expected = one_by_one(function, records)
-    dicts = DictRecords(records)
-    found = in_columns(expression, SourceFrame(dicts, {}))
+    dicts = Frame.of_dicts(records)
+    found = in_columns(expression, dicts)
     assert found is None or (expected is not None and shown(found) == shown(expected))
 
 
@@ -183,26 +182,26 @@ PLAIN_ROWS = st.lists(
 )
 @given(records=PLAIN_ROWS)
 def test_plain_values_are_never_left_to_records(function, records):
-    dicts = DictRecords(records)
+    dicts = Frame.of_dicts(records)
 
-    found = in_columns(read(function), SourceFrame(dicts, {}))
+    found = in_columns(read(function), dicts)
 
     assert shown(found) == shown(map(function, records))
 
 
 @given(records=ROWS)
 def test_what_counts_as_true_is_what_python_says(records):
-    dicts = DictRecords(records)
-    frame = SourceFrame(dicts, {})
+    dicts = Frame.of_dicts(records)
+    frame = dicts
     for name in NAMES:
         assert mask_of(frame.field(name)).listed == [bool(record[name]) for record in records]
 
 
 def test_numbers_without_room_for_more_digits_are_rounded_as_python_does():
     records = [{"f": 1e308}, {"f": -1.7e308}, {"f": 0.125}]
-    dicts = DictRecords(records)
+    dicts = Frame.of_dicts(records)
 
-    found = in_columns(read(lambda r: round(r["f"], 2)), SourceFrame(dicts, {}))
+    found = in_columns(read(lambda r: round(r["f"], 2)), dicts)
 
     assert shown(found) == shown([1e308, -1.7e308, 0.12])
 
@@ -210,8 +209,8 @@ def test_numbers_without_room_for_more_digits_are_rounded_as_python_does():
 def test_a_name_outside_is_looked_up_again_for_each_batch():
     space = {"LIMIT": 1}
     expression = read(eval("lambda r: r['i'] > LIMIT", space))
-    dicts = DictRecords([{"i": 2}])
-    frame = SourceFrame(dicts, {})
+    dicts = Frame.of_dicts([{"i": 2}])
+    frame = dicts
     assert in_columns(expression, frame) == [True]
 
     space["LIMIT"] = 5
@@ -223,8 +222,8 @@ def test_a_function_that_is_another_one_now_is_called():
     space = {}
     exec("def inner(r):\n return r['i']\ndef outer(r):\n return inner(r)", space)
     expression = read(space["outer"])
-    dicts = DictRecords([{"i": 2}])
-    frame = SourceFrame(dicts, {})
+    dicts = Frame.of_dicts([{"i": 2}])
+    frame = dicts
     assert in_columns(expression, frame) == [2]
 
     space["inner"] = len

@@ -8,10 +8,7 @@ from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.expressions.evaluation import evaluate, has_expression
 from bicycle_runtime.expressions.function_reading import read
 from bicycle_runtime.expressions.mapping import mapped
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import (
-    DictRecords,
-)
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.functions.watermarks import is_out_of_bounds
 from bicycle_runtime.pipelines.builtin_functions import Keep
@@ -80,16 +77,14 @@ def one_by_one(function, records):
 
 def on_columns(function, records):
     """Return the results; None where columns are refused."""
-    frame = SourceFrame(DictRecords(records), {})
+    frame = Frame.of_dicts(records)
     expression = read(function)
     try:
         if expression.operation != "record":
             return evaluate(expression, frame).items
-        made = mapped(expression, frame)
+        return mapped(expression, frame).records
     except Refused:
         return None
-    columns = {name: vector.items for name, vector in made.columns.items()}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def shown(values):

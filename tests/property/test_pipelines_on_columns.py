@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.frames.records import (
-    ColumnRecords,
-    FieldRecords,
-)
+from bicycle_runtime.frames.frame import Frame
 from tests.examples import examples
 from tests.property.pipeline_values import NUMBERS, SETTINGS, TEXTS
 from tests.unit.pipelines.pipeline_runs import finish, on_columns, ran
@@ -212,8 +209,7 @@ def test_a_pipeline_without_a_window_writes_the_same_bytes_both_ways(rows, notat
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_pipeline_without_a_window_makes_no_record(notation, sink, monkeypatch):
     rows = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
-    for kind in (FieldRecords, ColumnRecords):
-        monkeypatch.setattr(kind, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
 
     found, taken = written(rows, called=False, notation=notation, sink=sink, engine=EngineOptions())
 
@@ -267,8 +263,7 @@ def test_records_are_completed_on_columns(tmp_path, notation, how, monkeypatch):
     rows = [{"at": n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
     if how == "inner":
         rows += [{"at": 1, "n": 1.0, "t": "unknown"}] * 5
-    for kind in (FieldRecords, ColumnRecords):
-        monkeypatch.setattr(kind, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
 
     found, _ = enriched(rows, tmp_path, how=how, called=False, notation=notation)
 

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.expressions.function_reading import Reading, read
 from bicycle_runtime.expressions.mapping import mapped
-from bicycle_runtime.frames.frame import SourceFrame
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_shapes import RecordShape, mapped_shape
-from bicycle_runtime.frames.records import DictRecords
 from bicycle_runtime.frames.vectors import Refused
 from tests.examples import examples
 
@@ -125,8 +124,8 @@ def test_what_is_read_gives_what_is_returned_or_leaves_it_to_the_function(source
         expression = read(function)
         if mapped_shape(expression, RecordShape(form="mapping", names=None))[1] is not None:
             return  # The choice for the chain is to call it.
-        frame = SourceFrame(DictRecords(records), {})
-        found = list(map(repr, mapped(expression, frame).records()))
+        frame = Frame.of_dicts(records)
+        found = list(map(repr, mapped(expression, frame)))
     except (Reading, Refused):
         return
 

@@ -12,7 +12,8 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.console import ConsoleWriterFactory
 from bicycle_runtime.connectors.files.sink import FileWriterFactory
 from bicycle_runtime.contract import WriterTask
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import TupleVector, Vector
 from bicycle_sdk.windows import WindowResult
 from tests.examples import examples
@@ -93,17 +94,17 @@ def test_a_writer_stages_the_same_from_columns(name, form, data):
     times = data.draw(st.lists(st.integers(0, 99) | st.just(5), min_size=5, max_size=5))
     if data.draw(st.booleans()):
         times[0] = None
-    lying = [ColumnRecords(RecordForm(kind, names), (n, lambda c=c: c)) for n, c in drawn]
-    records = [ColumnRecords(RecordForm(kind, names), (n, lambda c=c: c)).records for n, c in drawn]
+    lying = [Frame.of(RecordForm(kind, names), c, n) for n, c in drawn]
+    records = [Frame.of(RecordForm(kind, names), c, n).records for n, c in drawn]
 
     assert staged(WRITERS[name], lying, times) == staged(WRITERS[name], records, times)
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_writer_makes_no_record_of_plain_dicts(name, monkeypatch):
-    monkeypatch.setattr(ColumnRecords, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
     columns = [Vector(2, [1, 2]), Vector(2, ["x", None])]
-    records = ColumnRecords(RecordForm(dict, ("a", "b")), (2, lambda: columns))
+    records = Frame.of(RecordForm(dict, ("a", "b")), columns, 2)
 
     [(data, _)], failed = staged(WRITERS[name], [records], [1, 2])
 

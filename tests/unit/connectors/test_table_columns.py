@@ -19,8 +19,9 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
-from bicycle_runtime.frames.vectors import TextVector, Vector
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
+from bicycle_runtime.frames.vectors import ArrowVector, Vector
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
 from bicycle_sdk.sinks import parquet_sink
@@ -270,7 +271,7 @@ def test_arrays_become_the_columns_that_their_values_would_become(word, array, k
             return str(error)
 
     records = form.made([vector], len(array))
-    assert outcome(ColumnRecords(form, (len(array), lambda: [vector]))) == outcome(records)
+    assert outcome(Frame.of(form, [vector], len(array))) == outcome(records)
 
 
 @pytest.mark.parametrize("kind", ["str", "json", "bytes"])
@@ -279,10 +280,10 @@ def test_texts_of_arrow_become_the_columns_that_texts_of_python_become(kind, tex
     spec = ConnectorSpec(vertex_id="out", connector_type="parquet_file", properties={})
     columns = columns_of(spec, {"word": kind}, "")
     form = RecordForm(dict, ("word",))
-    lying = TextVector(pyarrow.array(texts, pyarrow.string()))
+    lying = ArrowVector(pyarrow.array(texts, pyarrow.string()))
 
     found, wanted = (
-        columns.batch(ColumnRecords(form, (len(texts), lambda each=each: [each])), None)
+        columns.batch(Frame.of(form, [each], len(texts)), None)
         for each in (lying, Vector(len(texts), texts))
     )
 
@@ -293,8 +294,8 @@ def test_texts_of_arrow_become_the_columns_that_texts_of_python_become(kind, tex
 def test_texts_of_arrow_that_lack_one_do_not_fit_a_column_that_takes_no_null():
     spec = ConnectorSpec(vertex_id="out", connector_type="parquet_file", properties={})
     columns = columns_of(spec, {"word": "str"}, "").requiring(["word"])
-    lying = TextVector(pyarrow.array(["a", None]))
-    records = ColumnRecords(RecordForm(dict, ("word",)), (2, lambda: [lying]))
+    lying = ArrowVector(pyarrow.array(["a", None]))
+    records = Frame.of(RecordForm(dict, ("word",)), [lying], 2)
 
     with pytest.raises(ValueError, match="does not allow null"):
         columns.batch(records, None)

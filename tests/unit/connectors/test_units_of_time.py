@@ -12,8 +12,9 @@ from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.expressions.kernel import _column
 from bicycle_runtime.expressions.types import FieldRead
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
-from bicycle_runtime.frames.vectors import TextVector, Vector
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
+from bicycle_runtime.frames.vectors import ArrowVector, Vector
 from bicycle_runtime.pipelines.record_functions import TypedRecord
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 
@@ -171,9 +172,9 @@ def test_declared_columns_take_numbers_as_ms_and_texts_as_rfc_3339(value):
 
 
 def test_columns_that_lie_as_arrays_are_ms_too():
-    texts = TextVector(pyarrow.array([str(MS)]))
+    texts = ArrowVector(pyarrow.array([str(MS)]))
     for column in (Vector(1, None, numpy.array([MS])), texts, Vector(1, [float(MS)])):
-        records = ColumnRecords(RecordForm(dict, ("at",)), (1, lambda column=column: [column]))
+        records = Frame.of(RecordForm(dict, ("at",)), [column], 1)
         assert table(None, {"at": "datetime"}).batch(records, None).to_pylist() == [{"at": AT}]
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.mapping import mapped
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import DictRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import Expression, col, lit
 
@@ -15,7 +14,7 @@ RECORDS = [{"n": number, "word": f"w{number}"} for number in range(10)]
 
 
 def frame():
-    return SourceFrame(DictRecords(RECORDS), {})
+    return Frame.of_dicts(RECORDS)
 
 
 def choice(condition, first, second):
@@ -58,7 +57,7 @@ def test_records_of_a_map_share_parts_with_what_is_checked_before(shout, calls):
 
     made = mapped(Expression("checked", shout, record), frame())
 
-    assert made.columns["louder"].items[3] == "W3!"
+    assert made.field("louder").items[3] == "W3!"
     assert set(calls.values()) == {1}
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.function_reading import Reading, read
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import DictRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_sdk.expressions import col
 
 LIMIT = 3
@@ -137,7 +136,7 @@ def test_what_picks_compares_and_computes_is_read(function, shown):
 
 @pytest.mark.parametrize("value", [0, 3, "", "a", None])
 def test_twice_denied_is_a_truth_and_not_the_value(value):
-    frame = SourceFrame(DictRecords([{"a": value}]), {})
+    frame = Frame.of_dicts([{"a": value}])
 
     twice = read(lambda r: not (not r["a"]))  # noqa: SIM208  # so 3.13 has an instruction of its own
     assert evaluate(twice, frame).items == [bool(value)]

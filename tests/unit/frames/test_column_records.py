@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from bicycle_runtime.connectors.lines import json_lines
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm, joined
+from bicycle_runtime.frames.frame import Frame, joined
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import TupleVector, Vector
 
 
@@ -48,7 +49,7 @@ class Nothing:
 
 def on_columns(form, *rows):
     columns = [Vector(len(rows), [row[place] for row in rows]) for place in range(len(form.names))]
-    return ColumnRecords(form, (len(rows), lambda: columns))
+    return Frame.of(form, columns, len(rows))
 
 
 def totals(*rows):
@@ -71,11 +72,11 @@ def test_their_rows_are_given_as_often_as_somebody_asks():
 
 
 def test_several_become_one_without_a_record_being_made(monkeypatch):
-    monkeypatch.setattr(ColumnRecords, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
 
     several = joined([totals(("a", 1)), totals(), totals(("b", 2), ("c", 3))])
 
-    assert isinstance(several, ColumnRecords)
+    assert isinstance(several, Frame)
     assert (several.form.kind, len(several)) == (Total, 3)
     assert list(several.rows()) == [("a", 1), ("b", 2), ("c", 3)]
     assert [column.items for column in several.columns()] == [["a", "b", "c"], [1, 2, 3]]
@@ -118,7 +119,7 @@ def test_records_of_each_form_are_those_that_functions_would_make(form, rows, re
 def test_tuples_within_records_stay_in_columns_until_they_are_written():
     parts = [Vector(2, [1, 2]), Vector.constant("x", 2)]
     columns = [Vector(2, ["a", "b"]), TupleVector(2, parts)]
-    made = ColumnRecords(RecordForm(dict, ("key", "value")), (2, lambda: columns))
+    made = Frame.of(RecordForm(dict, ("key", "value")), columns, 2)
     twice = joined([made, made])
 
     assert twice.columns()[1].parts[0].items == [1, 2, 1, 2]
@@ -128,7 +129,7 @@ def test_tuples_within_records_stay_in_columns_until_they_are_written():
     assert list(made) == [{"key": "a", "value": (1, "x")}, {"key": "b", "value": (2, "x")}]
 
 
-class Counted(ColumnRecords):
+class Counted(Frame):
     """Records whose rows come one at a time, from something that can be watched."""
 
     def rows(self):
@@ -136,9 +137,9 @@ class Counted(ColumnRecords):
         return self.watched
 
 
-def two_prices(kind=ColumnRecords):
+def two_prices(kind=Frame):
     columns = [Vector(2, ["a", "b"]), Vector(2, [1, 2])]
-    return kind(RecordForm(Price, ("name", "cents")), (2, lambda: columns))
+    return kind.of(RecordForm(Price, ("name", "cents")), columns, 2)
 
 
 def test_records_are_let_go_of_without_a_collection_of_garbage():

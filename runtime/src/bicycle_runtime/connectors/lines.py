@@ -18,7 +18,7 @@ import msgspec
 from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_types import encode_model
-from bicycle_runtime.frames.records import ColumnRecords
+from bicycle_runtime.frames.frame import Frame
 
 __all__ = [
     "LineBlock",
@@ -56,7 +56,7 @@ def json_lines(values: Sequence[Any]) -> bytes:
 def _json_lines(values: Sequence[Any], format_name: str) -> bytes:
     # hot path: encode_lines writes 7 M small dataclasses/s, a join over encode() 2 M/s. It never
     # releases an iterator (msgspec 0.22), so it gets a list.
-    rows = list(values.rows() if isinstance(values, ColumnRecords) else values)
+    rows = list(values.rows() if isinstance(values, Frame) else values)
     try:
         return _encoder.encode_lines(rows)
     except (TypeError, ValueError, OverflowError) as error:
@@ -69,8 +69,8 @@ def text_lines(values: Sequence[Any]) -> bytes:
     Raises:
         UnencodableError: a record is neither a string nor JSON.
     """
-    if isinstance(values, ColumnRecords):
-        if values.form.kind is not None:  # None of them is a string.
+    if isinstance(values, Frame):
+        if (form := values.form) and form.kind is not None:  # None of them is a string.
             return _json_lines(values, "text")
         values = list(values.rows())
     # hot path: one join and one encode per batch, 50 M strings/s; one by one 5 M/s.

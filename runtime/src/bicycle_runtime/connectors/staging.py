@@ -84,7 +84,7 @@ class StagedWriter:
         file_name: Name of the staged file below the task's prefix.
         encode: Records to bytes, called once per batch, and again for its single records when it
             raised. Its results may be dropped, so it must not count on being written.
-        takes_rows: Whether it takes ``ColumnRecords`` beside lists; see ``RowWriter``.
+        takes_rows: Whether it takes frames, too; see ``RowWriter``.
     """
 
     def __init__(

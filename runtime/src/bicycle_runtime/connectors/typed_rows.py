@@ -19,7 +19,8 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
 from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import TypedConverter
-from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.time import TIME_MS_MAX
 
 _RAW_BYTES_MAX = 4_096
@@ -146,12 +147,10 @@ def _check(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> Sou
 
 
 def _times_of(values: Sequence[Any], field: str) -> list[Any]:
-    if isinstance(values, FieldRecords):
+    if isinstance(values, Frame):
         # A record without the field is looked at by itself, and fails.
-        with contextlib.suppress(AttributeError, KeyError):
-            found = list(map(values.getter(field), values.rows))
-            if MISSING not in found:
-                return found
+        with contextlib.suppress(Refused):
+            return values.field(field).items
     return [_field_of(value, field) for value in values]
 
 

@@ -307,7 +307,7 @@ class PreparingWriter(SinkWriter, Protocol):
 
 @runtime_checkable
 class RowWriter(PreparingWriter, Protocol):
-    """One that, where ``takes_rows``, also takes ``ColumnRecords`` in place of a list.
+    """One that, where ``takes_rows``, also takes a ``Frame`` instead of a list.
 
     Their ``rows`` give what has the same JSON text as the records, one at a time; their ``columns``
     what these hold, by the names of their ``form``.

@@ -304,10 +304,10 @@ class SourceReader(Protocol):
 
 @runtime_checkable
 class FieldReader(SourceReader, Protocol):
-    """A reader that can return its records as ``FieldRecords``."""
+    """A reader that can return its records as a ``Frame``."""
 
     def give_fields(self) -> bool:
-        """Switch to ``FieldRecords``; return whether format and record type allow it."""
+        """Switch to frames; return whether format and record type allow it."""
 
 
 @runtime_checkable

@@ -19,11 +19,12 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from bicycle_runtime.frames.arrays import bool_array, numpy
-from bicycle_runtime.frames.frame import Columns
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 
 __all__ = [
+    "Columns",
     "ComputedColumns",
     "HasExpression",
     "evaluate",
@@ -104,7 +105,7 @@ class NotedColumns:
     ) -> None:
         self._columns, self._above, self._mask = columns, above, mask
         self._known: dict[int, Vector] = {}  # by the identity of an expression
-        self.count = columns.count
+        self.count: int = columns.count
 
     def field(self, name: Any) -> Vector:
         """Return a field of each."""
@@ -132,6 +133,9 @@ class NotedColumns:
             if whole is not None:
                 found = self._known[id(expression)] = whole.take(self._mask)
         return found
+
+
+Columns = Frame | NotedColumns
 
 
 def noted(columns: Columns) -> NotedColumns:

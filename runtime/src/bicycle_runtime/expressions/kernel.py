@@ -59,13 +59,13 @@ class Kernel:
 
         Args:
             read: Which of it.
-            values: What the field has in each record: a list, an array of numpy, or texts of Arrow.
+            values: The value of the field in each record: a list, an array, or an Arrow column.
 
         Raises:
             Exception: a value is of another type.
         """
         if isinstance(values, pyarrow.Array):
-            is_as_read = not read.path and read.type == "string"
+            is_as_read = not read.path and values.type == _TYPES[read.type] and read.type != "json"
             return values if is_as_read else _column(read, values.to_pylist())
         if isinstance(values, numpy.ndarray):
             is_as_read = not read.path and values.dtype.kind == _NUMPY.get(read.type)

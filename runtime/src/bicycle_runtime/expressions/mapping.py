@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bicycle_runtime.expressions.evaluation import evaluate, noted
-from bicycle_runtime.frames.frame import Columns, MappedFrame
-from bicycle_runtime.frames.records import RecordForm
+from bicycle_runtime.expressions.evaluation import Columns, evaluate, noted
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Refused, TupleVector
 from bicycle_sdk.expressions import Expression
 
 
-def mapped(expression: Expression, frame: Columns) -> MappedFrame:
+def mapped(expression: Expression, frame: Columns) -> Frame:
     """Return the records that a map makes of others.
 
     Raises:
@@ -33,7 +33,7 @@ def mapped(expression: Expression, frame: Columns) -> MappedFrame:
             found = evaluate(expression, frame)
             if isinstance(found, TupleVector):
                 form = RecordForm(tuple, tuple(range(len(found.parts))))
-                return MappedFrame(frame.count, form, dict(enumerate(found.parts)))
-            return MappedFrame(frame.count, RecordForm(None, (None,)), {None: found})
-    columns = {name: evaluate(value, frame) for name, value in zip(names, values, strict=True)}
-    return MappedFrame(frame.count, RecordForm(kind, tuple(names)), columns)
+                return Frame.of(form, found.parts, frame.count)
+            return Frame.of(RecordForm(None, (None,)), [found], frame.count)
+    columns = [evaluate(value, frame) for value in values]
+    return Frame.of(RecordForm(kind, tuple(names)), columns, frame.count)

@@ -1,141 +1,324 @@
-"""Frames: records as columns, on their way through the steps of a chain."""
+"""Frames: records as columns and objects, each created from the other on access.
+
+A source emits frames where it can read fields without creating records, and a window emits its
+results so. Steps that need only fields read the columns, and a writer that needs only the values of
+records reads rows. For all other code a frame is a sequence of records.
+
+A frame holds vectors by field. Fields that nobody has read yet come from an origin: decoded rows,
+or other frames.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, compress
+from operator import attrgetter, methodcaller
+from types import MappingProxyType
+from typing import Any, overload
 
-from bicycle_runtime.frames.records import (
-    MISSING,
-    ColumnRecords,
-    FieldRecords,
-    RecordForm,
+import msgspec
+
+from bicycle_runtime.frames.record_forms import RecordForm
+from bicycle_runtime.frames.vectors import (
+    ArrowVector,
+    Mask,
+    Refused,
+    TupleVector,
+    Vector,
+    joined_vectors,
 )
-from bicycle_runtime.frames.vectors import Mask, Refused, Vector
+from bicycle_runtime.records.exactness import PLAIN
+from bicycle_sdk.state.separation import separate
 
-__all__ = ["Columns", "Frame", "MappedFrame", "SourceFrame"]
+__all__ = ["MISSING", "FieldRows", "Frame", "Name", "joined"]
 
-Name = str | int | None  # of a field, a place in a tuple, or of a record that is a plain value
+Name = str | int | None  # A field, an index in a tuple, or None for a record that is a plain value.
+# The value of a row for a field that its record lacks.
+MISSING = msgspec.UNSET
 _MISSING = type(MISSING)
 
 
-class Columns(Protocol):
-    """Records as columns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldRows:
+    """Objects from which the fields of records are read.
+
+    ``objects`` has one per record: an object with its fields, or its number. ``getter`` returns a
+    function that reads a field of an object, by its name; an object without the field has
+    ``MISSING`` there, or the function raises. ``make`` creates the records; None if the objects are
+    the records. ``names`` returns the fields of all records, as dicts in this order; None if they
+    are no dicts, or differ. With ``are_written``, objects have the JSON text of the records, if
+    ``names`` returns any. ``kinds`` has the types of fields that are equal in all objects, as far
+    as they are known.
+    """
+
+    objects: Sequence[Any]
+    make: Callable[[], list[Any]] | None
+    getter: Callable[[str], Callable[[Any], Any]] = attrgetter
+    names: Callable[[], Sequence[str] | None] = lambda: None
+    are_written: bool = False
+    kinds: Mapping[str, type] = field(default_factory=dict)
+
+    def form(self) -> RecordForm | None:
+        """Return the form of the records, or None if it is unknown."""
+        names = self.names()
+        return None if names is None else RecordForm(dict, tuple(names))
+
+    def vector(self, name: str) -> Vector:
+        """Return a field of each record; a record without it has ``MISSING``, or raises."""
+        items = list(map(self.getter(name), self.objects))
+        kind = self.kinds.get(name)
+        return Vector(len(items), items, kinds=None if kind is None else frozenset({kind}))
+
+    def take(self, mask: Mask) -> FieldRows:
+        """Return the rows of a mask."""
+        make, objects = self.make, list(compress(self.objects, mask.listed))
+        makes_some = None if make is None else lambda: list(compress(make(), mask.listed))
+        return replace(self, objects=objects, make=makes_some)
+
+    def written(self) -> Iterable[Any] | None:
+        """Return objects with the JSON text of the records, if the objects have it."""
+        return self.objects if self.are_written else None
+
+    def create(self) -> list[Any]:
+        """Return new records, or the objects if these are the records."""
+        return list(self.objects) if self.make is None else self.make()
+
+
+class Frame(Sequence[Any]):
+    """Records as columns; the records are created on access, once.
+
+    Args:
+        count: The number of records.
+        vectors: The known fields, by name. A frame without an origin has all of them.
+        form: The form of the records; None if the origin knows it, or nobody.
+        origin: The origin of other fields.
+    """
+
+    __slots__ = ("__weakref__", "_form", "_origin", "_parent", "_records", "_vectors", "count")
+    count: int  # type: ignore[assignment]  # as of vectors and masks; no code counts equal records
+
+    def __init__(
+        self, count: int, vectors: Mapping[Any, Vector] = MappingProxyType({}),
+        *, form: RecordForm | None = None, origin: _Origin | None = None,
+    ) -> None:  # fmt: skip
+        self.count = count
+        self._vectors = dict(vectors)
+        self._form, self._origin = form, origin
+        self._records: list[Any] | None = None
+        self._parent: tuple[Frame, Mask] | None = None
+
+    @classmethod
+    def of(cls, form: RecordForm, columns: Sequence[Vector], count: int) -> Frame:
+        """Return records of a form, with the columns of its names."""
+        return cls(count, dict(zip(form.names, columns, strict=True)), form=form)
+
+    @classmethod
+    def of_rows(cls, rows: FieldRows) -> Frame:
+        """Return records whose fields are read from objects."""
+        return cls(len(rows.objects), origin=rows)
+
+    @classmethod
+    def of_dicts(cls, records: list[Any], kinds: Mapping[str, type] | None = None) -> Frame:
+        """Return existing dicts as a frame; ``kinds`` has the known types of fields."""
+        rows = FieldRows(objects=records, make=None, getter=_item_or_missing, kinds=kinds or {})
+        return cls.of_rows(rows)
+
+    @classmethod
+    def of_arrow(cls, batch: Any) -> Frame:
+        """Return the rows of an Arrow record batch as dicts; nothing is converted."""
+        form = RecordForm(dict, tuple(batch.schema.names))
+        return cls.of(form, list(map(ArrowVector, batch.columns)), batch.num_rows)
 
     @property
-    def count(self) -> int:
-        """The number of records."""
+    def form(self) -> RecordForm | None:
+        """The form of the records, None if it is unknown."""
+        return self._origin.form() if self._form is None and self._origin else self._form
+
+    @property
+    def records(self) -> list[Any]:
+        """The records."""
+        if self._records is None:
+            if self._parent is not None:
+                parent, mask = self._parent
+                self._records = list(compress(parent.records, mask.listed)) if self.count else []
+            else:
+                self._records = self._create()
+        return self._records
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.records)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self.records[index]
 
     def field(self, name: Any) -> Vector:
-        """Return a field of each.
+        """Return a field of each record.
+
+        Args:
+            name: The name of the field; in tuples its index, named ones have both.
 
         Raises:
             Refused: a record has no such field.
         """
-
-    def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of each record, with values of ``default`` where it is missing."""
-
-    def take(self, mask: Mask) -> Columns:
-        """Return some of them."""
-
-
-class SourceFrame:
-    """Records of a source as columns; a field is read on first use.
-
-    Args:
-        records: Which these are: they know how fields are looked up.
-        kinds: The types of fields that were declared, and checked by the source.
-        known: Fields that were looked up before.
-    """
-
-    def __init__(
-        self, records: FieldRecords, kinds: Mapping[str, type],
-        known: Mapping[str, Vector] | None = None,
-    ) -> None:  # fmt: skip
-        self._records, self._kinds = records, kinds
-        self._known = dict(known or {})
-        self.count = len(records)
-
-    def records(self) -> FieldRecords:
-        """Return the records."""
-        return self._records
-
-    def field(self, name: str) -> Vector:
-        """Return a field of each."""
-        found = self._looked_up(name)
-        if _MISSING in found.kinds:
+        found = self.find(name)
+        if found is None or _MISSING in found.kinds:
             raise Refused
         return found
 
-    def field_or(self, name: str, default: Vector) -> Vector:
+    def field_or(self, name: Any, default: Vector) -> Vector:
         """Return a field of each record, with values of ``default`` where it is missing."""
-        found = self._looked_up(name)
+        found = self.find(name)
+        if found is None:
+            return default
         if _MISSING not in found.kinds:
             return found
         pairs = zip(found.items, default.each(), strict=True)
         return Vector(self.count, [other if item is MISSING else item for item, other in pairs])
 
-    def take(self, mask: Mask) -> SourceFrame:
-        """Return some of them."""
-        known = {name: vector.take(mask) for name, vector in self._known.items()}
-        return SourceFrame(self._records.take(mask), self._kinds, known)
+    def find(self, name: Any) -> Vector | None:
+        """Return a field of each record, ``MISSING`` where a record lacks it, or None.
 
-    def _looked_up(self, name: str) -> Vector:
-        found = self._known.get(name)
-        if found is None:
-            kind = self._kinds.get(name)
-            try:
-                found = self._records.column(name, kind)
-            except (AttributeError, KeyError, TypeError) as error:
-                raise Refused from error
-            self._known[name] = found
+        Raises:
+            Refused: the field cannot be read from all records.
+        """
+        found: Vector | None = self._vectors.get(name)
+        if found is not None:
+            return found
+        if self._origin is None:
+            return self._at(name)
+        try:
+            found = self._origin.vector(name)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise Refused from error
+        if found is not None:
+            self._vectors[name] = found
         return found
 
+    def columns(self) -> list[Vector]:
+        """Return the columns of the form's names."""
+        form = self.form
+        return [] if form is None else list(map(self.field, form.names))
 
-class MappedFrame:
-    """Records that a map made, or a window.
+    def rows(self) -> Iterable[Any]:
+        """Return objects with the same JSON text as the records, for one iteration."""
+        written = None if self._origin is None else self._origin.written()
+        form = self.form
+        if form is None:
+            return self.records
+        return form.rows(self.columns(), self.count) if written is None else written
 
-    Args:
-        count: How many they are.
-        form: The form of the records.
-        columns: By the names of their fields.
-    """
+    def take(self, mask: Mask) -> Frame:
+        """Return the records of a mask."""
+        vectors = {name: vector.take(mask) for name, vector in self._vectors.items()}
+        origin = None if self._origin is None else self._origin.take(mask)
+        found = Frame(mask.count, vectors, form=self._form, origin=origin)
+        if origin is not None:  # Records of several masks are created once.
+            found._parent = self, mask
+        return found
 
-    def __init__(self, count: int, form: RecordForm, columns: Mapping[Name, Vector]) -> None:
-        self.count = count
-        self.form = form
-        self.columns = columns
+    def copy(self) -> Frame | None:
+        """Return a copy whose records may be changed, or None if objects are the records."""
+        if isinstance(self._origin, FieldRows) and self._origin.make is None:
+            return None
+        return Frame(self.count, form=self._form, origin=_Copied(self))
 
-    @classmethod
-    def of(cls, records: ColumnRecords) -> MappedFrame:
-        """Return records in columns; fields of a named tuple also have positions."""
-        columns, form = records.columns(), records.form
-        found: dict[Name, Vector] = dict(zip(form.names, columns, strict=True))
-        if form.kind is not None and issubclass(form.kind, tuple):
-            found.update(enumerate(columns))
-        return cls(len(records), form, found)
+    def _create(self) -> list[Any]:
+        found = None if self._origin is None else self._origin.create()
+        if found is not None:
+            return found
+        form = self.form
+        return [] if form is None else form.made(self.columns(), self.count)
 
-    def records(self) -> ColumnRecords:
-        """Return the records."""
-        columns = [self.columns[name] for name in self.form.names]
-        return ColumnRecords(self.form, (self.count, lambda: columns))
-
-    def field(self, name: Name) -> Vector:
-        """Return a field of each."""
-        try:
-            return self.columns[name]
-        except KeyError as error:
-            raise Refused from error
-
-    def field_or(self, name: Name, default: Vector) -> Vector:
-        """Return a field of each; all have the same ones."""
-        return self.columns.get(name, default)
-
-    def take(self, mask: Mask) -> MappedFrame:
-        """Return some of them."""
-        columns = {name: vector.take(mask) for name, vector in self.columns.items()}
-        return MappedFrame(mask.count, self.form, columns)
+    def _at(self, name: Any) -> Vector | None:
+        """Return the field at an index of named tuples, or None."""
+        form = self._form
+        is_named = form is not None and form.kind is not None and issubclass(form.kind, tuple)
+        if not is_named or type(name) is not int or form is None:
+            return None
+        return self._vectors.get(form.names[name]) if 0 <= name < len(form.names) else None
 
 
-Frame = SourceFrame | MappedFrame
+def _item_or_missing(name: str) -> Callable[[Any], Any]:
+    return methodcaller("get", name, MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """The fields of a frame, for another consumer: mutable values are copied."""
+
+    frame: Frame
+
+    def form(self) -> RecordForm | None:
+        return self.frame.form
+
+    def vector(self, name: Any) -> Vector | None:
+        found = self.frame.find(name)
+        return None if found is None else separated_vector(found)
+
+    def take(self, mask: Mask) -> _Copied:
+        return _Copied(self.frame.take(mask))
+
+    def written(self) -> Iterable[Any]:
+        return self.frame.rows()
+
+    def create(self) -> list[Any] | None:
+        origin = self.frame._origin
+        # Frames that are joined create records that share the values of their vectors.
+        return None if origin is None or isinstance(origin, _Joined) else origin.create()
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The fields of several frames of one form, in order."""
+
+    frames: Sequence[Frame]
+
+    def form(self) -> RecordForm | None:
+        return self.frames[0].form
+
+    def vector(self, name: Any) -> Vector | None:
+        several = [frame.find(name) for frame in self.frames]
+        found = [vector for vector in several if vector is not None]
+        return joined_vectors(found) if len(found) == len(several) else None
+
+    def take(self, mask: Mask) -> _Joined:
+        taken, first = [], 0
+        for frame in self.frames:
+            taken.append(frame.take(Mask(mask.array[first : first + frame.count])))
+            first += frame.count
+        return _Joined(taken)
+
+    def written(self) -> Iterable[Any]:
+        return chain.from_iterable(frame.rows() for frame in self.frames)
+
+    def create(self) -> list[Any]:
+        return list(chain.from_iterable(frame._create() for frame in self.frames))
+
+
+def joined(several: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Return the records of several sequences: in a frame if all have one form."""
+    frames = [records for records in several if isinstance(records, Frame)]
+    forms = {frame.form for frame in frames}
+    if not frames or len(frames) < len(several) or len(forms) > 1 or None in forms:
+        return list(chain.from_iterable(several))
+    return Frame(sum(frame.count for frame in frames), origin=_Joined(frames))
+
+
+def separated_vector(vector: Vector) -> Vector:
+    """Return equal values, with mutable ones copied."""
+    if isinstance(vector, TupleVector):
+        return TupleVector(vector.count, list(map(separated_vector, vector.parts)))
+    if vector.kinds <= PLAIN:
+        return vector
+    return Vector(vector.count, list(map(separate, vector.each())), kinds=vector.kinds)
+
+
+_Origin = FieldRows | _Copied | _Joined  # of the fields of a frame that were not read yet

@@ -18,7 +18,7 @@ from bicycle_runtime.frames.arrays import (
     numpy,
     unpack,
 )
-from bicycle_runtime.frames.vectors import TextVector, TupleVector, Vector
+from bicycle_runtime.frames.vectors import ArrowVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 PackedValues = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
@@ -83,7 +83,7 @@ def values_array(vector: Vector) -> Any:
         return None if ints is None else pa.array(ints)
     if vector.kinds != {str}:
         return None
-    if isinstance(vector, TextVector):
+    if isinstance(vector, ArrowVector):
         return vector.column.cast(pa.large_string())
     try:
         return pa.array(vector.items, pa.large_string())

@@ -14,6 +14,7 @@ from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
 from bicycle_runtime.contract import Headers, Raw
+from bicycle_runtime.frames.frame import Frame
 
 __all__ = [
     "NO_INPUT",
@@ -262,6 +263,8 @@ class Batch:
 
     def to_list(self) -> list[Any]:
         """Return the records as a list, without a copy if they are in one."""
+        if isinstance(self.values, Frame):
+            return self.values.records
         return self.values if isinstance(self.values, list) else list(self.values)
 
     def times(self) -> list[int] | None:

@@ -9,10 +9,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.expressions.evaluation import HasExpression, evaluate
+from bicycle_runtime.expressions.evaluation import Columns, HasExpression, evaluate
 from bicycle_runtime.expressions.types import CompiledExpressions
-from bicycle_runtime.frames.frame import Columns
-from bicycle_runtime.frames.vectors import Refused, TextVector, Vector
+from bicycle_runtime.frames.vectors import ArrowVector, Refused, Vector
 from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 
@@ -139,13 +138,13 @@ class ComputedFields(_Computed):
 
 
 def _as_read(vector: Vector) -> Any:
-    """Return the values as an array, as Arrow texts, or as a list."""
+    """Return the values as an array, as an Arrow column, or as a list."""
     numbers = vector.numbers
     return vector.as_they_lie if numbers is None else numbers
 
 
 def _vector(column: Any, count: int) -> Vector:
-    """Return an Arrow column as a vector, without a copy of numbers and texts."""
+    """Return an Arrow column as a vector, without a conversion of numbers and texts."""
     # Slow to import, and an extra, as above.
     import pyarrow
 
@@ -154,10 +153,8 @@ def _vector(column: Any, count: int) -> Vector:
 
     kind, checks = column.type, pyarrow.types
     is_number = checks.is_int64(kind) or checks.is_float64(kind) or checks.is_boolean(kind)
-    if is_number and not column.null_count:
-        return Vector(count, None, column.to_numpy())
-    if checks.is_string(kind):
-        return TextVector(column.combine_chunks())
+    if is_number or checks.is_string(kind):
+        return ArrowVector(column.combine_chunks())
     return Vector(count, python_values(column))
 
 

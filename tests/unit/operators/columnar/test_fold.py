@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import FieldRecords
+from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.operators.columnar import fold
 from bicycle_runtime.operators.columnar.choice import ColumnSteps, field_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
@@ -65,7 +64,7 @@ def results(path, *, key=sensor_of, parallelism=2):
 @pytest.fixture
 def no_records(monkeypatch):
     """Let a source's records be made nowhere."""
-    monkeypatch.setattr(FieldRecords, "records", None)
+    monkeypatch.setattr(FieldRows, "create", None)
 
 
 READINGS = [("b", 1, 5), ("a", 12, 7), ("a", 3, -2), ("b", 9, 1), ("a", 11, 3)]
@@ -183,12 +182,12 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
     plan = WindowPlan(assigner=tumbling_windows(10), aggregates=[Count()])
     columns = field_columns(Folding(plan, Reading).functions)
     readings = [Reading("1", 3, 7), Reading("2", 4, 7), Reading("1", 12, 7)]
-    records = FieldRecords(readings, lambda: readings)
+    records = Frame.of_rows(FieldRows(objects=readings, make=None))
     merge = ColumnMerge(columns, step_ms=10)
     for key in ("sensor", "code"):
-        steps = ColumnSteps(steps=(), columns=columns, kinds={}, windows=plan.assigner)
+        steps = ColumnSteps(steps=(), columns=columns, windows=plan.assigner)
         folded = fold.ColumnFold(steps, group_count=128)
-        frame = SourceFrame(records, {})
+        frame = records
         times = frame.field("at").numbers
         assigned = folded.assign(frame.field(key), times, frame, least_open=-(10**6))
         assert folded.add(assigned, {})

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from bicycle_runtime.frames.records import ColumnRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter, file_sink
 from bicycle_sdk.windows import AggregateFunction, Average, Count, WindowResult
@@ -58,7 +58,7 @@ def lines(folder):
 
 @pytest.fixture
 def no_records(monkeypatch):
-    monkeypatch.setattr(ColumnRecords, "records", None)
+    monkeypatch.setattr(Frame, "records", None)
 
 
 @pytest.mark.usefixtures("no_records")

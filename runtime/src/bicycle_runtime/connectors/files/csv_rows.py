@@ -25,8 +25,8 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
 from bicycle_runtime.formats.record_fields import is_named_tuple
 from bicycle_runtime.formats.typed_values import TypedConverter
-from bicycle_runtime.frames.records import MISSING, FieldRecords
-from bicycle_runtime.frames.rows import field_types
+from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
+from bicycle_runtime.frames.rows import field_types, plain_fields
 
 _RAW_BYTES_MAX = 4096
 _BEYOND_BYTES = 64 << 10  # Read at once if a record continues behind its slice.
@@ -42,7 +42,7 @@ class CsvRows:
             declared types.
         is_complete: Whether the input ends at the limit, so that an open quote there is an error,
             not a record that is still being written.
-        gives_fields: Whether records are ``FieldRecords``, where their type allows it.
+        gives_fields: Whether records are frames, where their type allows it.
     """
 
     def __init__(self, record_type: Any, *, is_complete: bool, gives_fields: bool = False) -> None:
@@ -57,6 +57,7 @@ class CsvRows:
         self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         self._is_complete = is_complete
         self._gives_fields = gives_fields
+        self._kinds = plain_fields(record_type) if gives_fields else {}
         self._columns: dict[str, TypedConverter] = {
             name: TypedConverter(list[kind], is_text=True)  # type: ignore[valid-type]  # it is known when it runs
             for name, kind in field_types(record_type if gives_fields else None).items()
@@ -179,7 +180,7 @@ class CsvRows:
             values=values, offsets=offsets, next_offset=next_offset, failures=failures
         )
 
-    def _fields_of(self, names: list[str], rows: list[_Row]) -> FieldRecords | None:
+    def _fields_of(self, names: list[str], rows: list[_Row]) -> Frame | None:
         """Return rows as records created on access, or None if required at once.
 
         Texts are converted to the types of the fields column by column.
@@ -190,12 +191,12 @@ class CsvRows:
         cells = [row for _, row in rows]
         indexes = {name: index for index, name in enumerate(names)}
         if self._is_plain:
-            return FieldRecords(
-                cells,
-                make,
+            return Frame.of_rows(FieldRows(
+                objects=cells,
+                make=make,
                 getter=lambda name: itemgetter(indexes[name]) if name in indexes else _missing,
                 names=lambda: names,
-            )
+            ))  # fmt: skip
         if not self._columns or not indexes.keys() >= self._columns.keys():
             return None  # A missing field may have a default.
         try:
@@ -206,7 +207,12 @@ class CsvRows:
         except BaseException as error:  # noqa: BLE001  # a field type may have code
             users_error(error)
             return None
-        return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
+        return Frame.of_rows(FieldRows(
+            objects=range(len(cells)),
+            make=make,
+            getter=lambda name: columns[name].__getitem__,
+            kinds=self._kinds,
+        ))  # fmt: skip
 
     def _column(self, name: str, index: int, rows: list[list[str]]) -> list[str | None]:
         if name in self._nullable:

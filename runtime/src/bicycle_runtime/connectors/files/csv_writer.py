@@ -25,7 +25,8 @@ from bicycle_runtime.formats.csv_values import (
     named_cells,
     row_of,
 )
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Vector
 
 
@@ -144,9 +145,10 @@ class TimedCsvWriter(CsvWriter):
 
 def _columns_of(records: Sequence[Any]) -> dict[str, Vector] | None:
     """Return records as columns by name, or None if they are not in columns."""
-    if not isinstance(records, ColumnRecords) or records.form.kind is None:
+    form = records.form if isinstance(records, Frame) else None
+    if not isinstance(records, Frame) or form is None or form.kind is None:
         return None
-    kind, names = records.form.kind, records.form.names
+    kind, names = form.kind, form.names
     if _is_tuple(records):
         numbered = (f"field_{number + 1}" for number in range(len(names)))
         names = getattr(kind, "_fields", None) or tuple(numbered)
@@ -161,7 +163,8 @@ def _columns_of(records: Sequence[Any]) -> dict[str, Vector] | None:
 
 
 def _is_tuple(records: Sequence[Any]) -> bool:
-    kind = records.form.kind if isinstance(records, ColumnRecords) else None
+    form = records.form if isinstance(records, Frame) else None
+    kind = None if form is None else form.kind
     return kind is not None and issubclass(kind, tuple)
 
 
@@ -185,7 +188,7 @@ def _cells_of(
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def _timed_records(records: Sequence[Any], times: EventTimes, field: str) -> ColumnRecords | None:
+def _timed_records(records: Sequence[Any], times: EventTimes, field: str) -> Frame | None:
     """Return dicts in columns with a time field added, or None for other records.
 
     Raises:
@@ -197,7 +200,7 @@ def _timed_records(records: Sequence[Any], times: EventTimes, field: str) -> Col
     count = len(records)
     known = [_require_time(time_ms, field) for time_ms in times or [None] * count]
     columns[field] = Vector(count, known)
-    return ColumnRecords(RecordForm(dict, tuple(columns)), (count, lambda: list(columns.values())))
+    return Frame.of(RecordForm(dict, tuple(columns)), list(columns.values()), count)
 
 
 def _require_time(time_ms: int | None, field: str) -> int:

@@ -18,8 +18,14 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats import typed_values
 from bicycle_runtime.formats.typed_values import TypedDecoder
 from bicycle_runtime.frames.arrays import numpy
-from bicycle_runtime.frames.records import DictRecords, FieldRecords
-from bicycle_runtime.frames.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
+from bicycle_runtime.frames.frame import FieldRows, Frame
+from bicycle_runtime.frames.rows import (
+    OpenRows,
+    is_mapping,
+    is_open_mapping,
+    plain_fields,
+    row_type_of,
+)
 
 BlockDecoder = Callable[[LineBlock], SourceBatch]
 _NEWLINE = 10
@@ -36,20 +42,22 @@ def json_decoder(record_type: Any) -> BlockDecoder:
 
 
 def field_decoder(record_type: Any) -> BlockDecoder | None:
-    """Return a decoder that returns ``FieldRecords``, or None if the type prevents it.
+    """Return a decoder that returns frames, or None if the type prevents it.
 
     Lines are checked against the same types. A block with a bad or blank line results in records.
     """
     if is_open_mapping(record_type):
         return _open_decoder(record_type)
     row_type, records = row_type_of(record_type), typed_values.json_decoder(record_type)
+    kinds = plain_fields(record_type)
     if row_type is None:
         if not is_mapping(record_type):
             return None
-        return partial(_decode, records, records, lambda found, _: DictRecords(found))
+        return partial(_decode, records, records, lambda found, _: Frame.of_dicts(found, kinds))
 
-    def by_field(found: list[Any], block: LineBlock) -> FieldRecords:
-        return FieldRecords(found, partial(records.decode_lines, block.data))
+    def by_field(found: list[Any], block: LineBlock) -> Frame:
+        make = partial(records.decode_lines, block.data)
+        return Frame.of_rows(FieldRows(objects=found, make=make, kinds=kinds))
 
     return partial(
         _decode, typed_values.json_decoder(row_type), records, by_field, count=_line_count
@@ -62,7 +70,7 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
     hot path: 110 ns a line with three fields, a dict takes 380.
     """
     rows, records = OpenRows(), msgspec.json.Decoder(record_type)
-    as_dicts = partial(_decode, records, records, lambda found, _: DictRecords(found))
+    as_dicts = partial(_decode, records, records, lambda found, _: Frame.of_dicts(found))
 
     def decoded(block: LineBlock) -> SourceBatch:
         found = rows.like(block.data.partition(b"\n")[0])
@@ -74,12 +82,13 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
             return as_dicts(block)
         if len(lines) != _line_count(block.data):
             return as_dicts(block)
-        made = FieldRecords(
-            lines, partial(records.decode_lines, block.data), getter=found.getter,
+        made = FieldRows(
+            objects=lines, make=partial(records.decode_lines, block.data), getter=found.getter,
             names=cache(partial(found.names_in, lines, block.data)), are_written=True,
             kinds=found.kinds(lines),
         )  # fmt: skip
-        return SourceBatch(values=made, offsets=LineOffsets(block), next_offset=block.next_offset)
+        values = Frame.of_rows(made)
+        return SourceBatch(values=values, offsets=LineOffsets(block), next_offset=block.next_offset)
 
     return decoded
 

@@ -8,7 +8,7 @@ last slice ended; otherwise row groups before the slice are skipped unread. pyar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any
 
@@ -16,11 +16,8 @@ from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.reader import locate_file
 from bicycle_runtime.connectors.typed_rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
-from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.rows import is_open_mapping
-from bicycle_runtime.frames.vectors import Mask, TextVector, Vector
-
-__all__ = ["ParquetReader"]
 
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 16 << 20  # of a batch of records
@@ -76,7 +73,7 @@ class ParquetReader:
             self._put_away(part.shard, rows, is_kept=is_done)
 
     def give_fields(self) -> bool:
-        """Switch to ``FieldRecords``; return whether the rows' type allows it."""
+        """Switch to frames; return whether the rows' type allows it."""
         self._gives_fields = is_open_mapping(self._record_type)
         return self._gives_fields
 
@@ -106,7 +103,7 @@ class ParquetReader:
         end = first + rows.num_rows
         offsets = range(first, end)
         if self._gives_fields:
-            batch = SourceBatch(values=BatchRecords(rows), offsets=offsets, next_offset=end)
+            batch = SourceBatch(values=Frame.of_arrow(rows), offsets=offsets, next_offset=end)
             if not self._timestamp_field:
                 return batch
             batch = with_event_times(batch, b"", self._timestamp_field)
@@ -163,48 +160,6 @@ class _Rows:
                         skipped = max(skipped - batch.num_rows, 0)
         except (pyarrow.ArrowException, OSError) as error:
             raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
-
-
-class BatchRecords(FieldRecords):
-    """The rows of an Arrow batch, whose columns are read on access.
-
-    Args:
-        rows: The batch.
-    """
-
-    def __init__(self, rows: Any) -> None:
-        super().__init__(
-            range(rows.num_rows), rows.to_pylist, getter=self._getter,
-            names=lambda: rows.schema.names,
-        )  # fmt: skip
-        self._rows = rows
-        self._known: dict[str, Vector] = {}
-
-    def column(self, name: str, kind: type | None = None) -> Vector:
-        """Return a field of each row, without conversion if the type is known."""
-        if name not in self._known:
-            self._known[name] = self._find(name)
-        return self._known[name]
-
-    def take(self, mask: Mask) -> BatchRecords:
-        import pyarrow  # slow to import
-
-        return BatchRecords(self._rows.filter(pyarrow.array(mask.array)))
-
-    def copy(self) -> BatchRecords:
-        return BatchRecords(self._rows)
-
-    def _getter(self, name: str) -> Callable[[int], Any]:
-        return self.column(name).items.__getitem__
-
-    def _find(self, name: str) -> Vector:
-        if name not in self._rows.schema.names:
-            return Vector.constant(MISSING, len(self))
-        column = self._rows.column(name)
-        word = str(column.type)
-        if word in ("int64", "double") and not column.null_count:
-            return Vector(len(self), None, column.to_numpy())
-        return TextVector(column) if word == "string" else Vector(len(self), column.to_pylist())
 
 
 def _rows_at_once(path: str, metadata: Any, group: int) -> int:

@@ -108,7 +108,7 @@ class SliceReader:
             self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
 
     def give_fields(self) -> bool:
-        """Switch to ``FieldRecords``; return whether the record type allows it."""
+        """Switch to frames; return whether the record type allows it."""
         if self.file_format == "csv":
             self._gives_fields = is_untyped(self.record_type) or bool(field_types(self.record_type))
             return self._gives_fields

@@ -23,8 +23,14 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
-from bicycle_runtime.frames.records import DictRecords, FieldRecords
-from bicycle_runtime.frames.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
+from bicycle_runtime.frames.frame import FieldRows, Frame
+from bicycle_runtime.frames.rows import (
+    OpenRows,
+    is_mapping,
+    is_open_mapping,
+    plain_fields,
+    row_type_of,
+)
 from bicycle_sdk.formats import format_of, type_given_by
 from bicycle_sdk.record_types import clash, type_name
 
@@ -131,9 +137,10 @@ class MessageDecoder:
         self._rows: Format | None = None
         self._open: OpenRows | None = None
         self._gives_dicts = False
+        self._kinds = plain_fields(values.record_type)
 
     def give_fields(self) -> bool:
-        """Switch JSON records to ``FieldRecords``; return whether their type allows it."""
+        """Switch JSON records to frames; return whether their type allows it."""
         record_type = self.values.record_type
         if self.values.name != "json":
             return False
@@ -169,7 +176,9 @@ class MessageDecoder:
         # hot path: windows over fields take 2.4 us a message with all that the client does, and
         # 4.5 over records.
         if self._rows is not None:
-            return FieldRecords(self._rows.decode_all(raws), partial(self.values.decode_all, raws))
+            rows = self._rows.decode_all(raws)
+            make = partial(self.values.decode_all, raws)
+            return Frame.of_rows(FieldRows(objects=rows, make=make, kinds=self._kinds))
         if self._open is not None and raws and raws[0] is not None:
             found = self._open.like(raws[0])
             # If one has other fields, or no fields, all are decoded below.
@@ -178,12 +187,12 @@ class MessageDecoder:
                     rows = found.decode(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
                     made = partial(self.values.decode_all, raws)
                     names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
-                    return FieldRecords(
-                        rows, made, getter=found.getter, names=names, are_written=True,
-                        kinds=found.kinds(rows),
-                    )  # fmt: skip
+                    return Frame.of_rows(FieldRows(
+                        objects=rows, make=made, getter=found.getter, names=names,
+                        are_written=True, kinds=found.kinds(rows),
+                    ))  # fmt: skip
         values = self.values.decode_all(raws)
-        return DictRecords(values) if self._gives_dicts else values
+        return Frame.of_dicts(values, self._kinds) if self._gives_dicts else values
 
     def _apart(self, messages: list[Message], next_offset: int) -> SourceBatch:
         good: list[Message] = []

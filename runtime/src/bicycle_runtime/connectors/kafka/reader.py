@@ -94,7 +94,7 @@ class KafkaReader:
             )
 
     def give_fields(self) -> bool:
-        """Switch JSON records to ``FieldRecords``; return whether their type allows it."""
+        """Switch JSON records to frames; return whether their type allows it."""
         return self._decoder.give_fields()
 
     def close(self) -> None:

@@ -27,7 +27,8 @@ from bicycle_runtime.connectors.errors import COLUMN_TYPE_UNKNOWN, COLUMNS_WRONG
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.formats.times import date_of, duration_of, moment_of, time_of_day_of
-from bicycle_runtime.frames.records import ColumnRecords
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Vector
 from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.sinks import ColumnType
@@ -138,8 +139,9 @@ class TableColumns:
             TypeError: likewise.
         """
         is_named = self._shape in ("keys", "either")
-        if is_named and isinstance(values, ColumnRecords) and values.form.kind is dict:
-            lists = self._of_dicts(values)
+        form = values.form if isinstance(values, Frame) and is_named else None
+        if isinstance(values, Frame) and form is not None and form.kind is dict:
+            lists = self._of_dicts(values, form)
         else:
             lists = self._items(values)
         found = {
@@ -166,9 +168,9 @@ class TableColumns:
                 return [self._by_key(column, values) for column in self._columns]
         return [[_field(value, column.name) for value in values] for column in self._columns]
 
-    def _of_dicts(self, records: ColumnRecords) -> Iterable[Sequence[Any]]:
+    def _of_dicts(self, records: Frame, form: RecordForm) -> Iterable[Sequence[Any]]:
         """Return the values of dicts, from their columns."""
-        found = dict(zip(records.form.names, records.columns(), strict=True))
+        found = dict(zip(form.names, records.columns(), strict=True))
         for column in self._columns:
             if column.name not in found:
                 if self._shape == "keys" and not column.is_optional:
@@ -179,7 +181,7 @@ class TableColumns:
     def _by_index(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         count = len(self.schema) - bool(self.time_name)
         columns: list[Sequence[Any]]
-        if isinstance(values, ColumnRecords) and values.form.kind is not None:
+        if isinstance(values, Frame) and (form := values.form) and form.kind is not None:
             columns = [column.as_they_lie for column in values.columns()]
         else:
             columns = list(zip(*values, strict=True))

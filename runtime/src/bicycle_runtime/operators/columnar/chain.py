@@ -5,7 +5,7 @@ They are needed nowhere where another window folds them, or a writer takes rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from bicycle_runtime.expressions.evaluation import evaluate, mask_of
 from bicycle_runtime.expressions.mapping import mapped
 from bicycle_runtime.frames.arrays import numpy
-from bicycle_runtime.frames.frame import Frame, MappedFrame, SourceFrame
-from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused, Vector
 from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
 from bicycle_runtime.operators.columnar.choice import ColumnStep, ColumnSteps
@@ -57,7 +56,6 @@ class ChainOnColumns:
         self.first = first
         self._operators, self._folding = operators, folding
         self._steps = list(zip(operators, steps.steps, strict=False))
-        self._kinds = steps.kinds
         stamps = [s.value for s in steps.steps if s.kind is OperatorKind.ASSIGN_TIMESTAMPS]
         is_kept = any(value is None for value in stamps)
         self._keeps_times = is_kept or (folding is not None and not stamps)
@@ -83,10 +81,9 @@ class ChainOnColumns:
         """
         if any(operator.select is not None for operator in self._operators):
             return None
-        frame = _frame_of(batch.values, self._kinds)
-        if frame is None:
+        if not isinstance(batch.values, Frame):
             return None
-        passage = _Passage(frame)
+        passage = _Passage(batch.values)
         if self._keeps_times:
             times = batch.times()
             if times is None:
@@ -127,13 +124,6 @@ class ChainOnColumns:
         return folded
 
 
-def _frame_of(records: Sequence[Any], kinds: Mapping[str, type]) -> Frame | None:
-    """Return records as a frame, or None if they are not in columns."""
-    if isinstance(records, FieldRecords):
-        return SourceFrame(records, kinds)
-    return MappedFrame.of(records) if isinstance(records, ColumnRecords) else None
-
-
 class _Passage:
     """One batch on its way through the steps.
 
@@ -159,7 +149,7 @@ class _Passage:
             lineage = PickLineage(lineage, self.rows.tolist)
         if self.times is not None:
             lineage = StampedLineage(lineage, self.times.tolist())
-        return Batch(self.frame.records(), lineage)
+        return Batch(self.frame, lineage)
 
     def go(self, operator: Operator, step: ColumnStep) -> None:
         """Take the records past one step.

@@ -87,14 +87,12 @@ class ColumnStep(NamedTuple):
 class ColumnSteps:
     """The column steps of a chain.
 
-    ``steps`` are the steps behind the first operator, ``key_by`` last if it folds. ``kinds`` has
-    the types of fields that a source checks. ``columns`` are folded by ``windows``; None for no
-    fold.
+    ``steps`` are the steps behind the first operator, ``key_by`` last if it folds. ``columns`` are
+    folded by ``windows``; None for no fold.
     """
 
     steps: tuple[ColumnStep, ...]
     columns: tuple[FieldColumn, ...]
-    kinds: Mapping[str, type]
     windows: AlignedWindows | SessionWindows | None
 
 
@@ -192,8 +190,6 @@ class Choosing:
         self.because: dict[str, str | None] = {}
         self.found: list[ColumnStep] = []
         self.shape = shape
-        known = {} if shape is None else shape.kinds
-        self.kinds = {name: kind for name, kind in known.items() if kind is not object}
         self.columns: list[FieldColumn] = []
 
     def go(self) -> None:

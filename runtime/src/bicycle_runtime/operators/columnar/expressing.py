@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.function_reading import read
-from bicycle_runtime.frames.frame import SourceFrame
-from bicycle_runtime.frames.records import MISSING, FieldRecords
+from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
 from bicycle_runtime.frames.rows import is_plain
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.batch import Batch
@@ -35,7 +34,7 @@ def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
     if getter is None or not records:
         return None
     listed = list(records)
-    frame = SourceFrame(FieldRecords(listed, lambda: listed, getter=getter), {})
+    frame = Frame.of_rows(FieldRows(objects=listed, make=None, getter=getter))
     try:
         found = _compute(read(operator.function), frame)
     except Refused:
@@ -44,7 +43,7 @@ def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
     return found
 
 
-def _compute(expression: Expression, frame: SourceFrame) -> list[Any]:
+def _compute(expression: Expression, frame: Frame) -> list[Any]:
     if expression.operation != "record":
         return evaluate(expression, frame).items
     names, *values = expression.arguments

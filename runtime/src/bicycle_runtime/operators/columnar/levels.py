@@ -38,7 +38,7 @@ def choose_level(
         plan: The chains of the job.
         level: Which of them run in one task.
         load: Returns the object of a payload id.
-        gives_fields: Returns whether a source emits ``FieldRecords``; called when nothing else
+        gives_fields: Returns whether a source emits frames; called when nothing else
             needs records, so that it may begin to.
     """
     chains = plan.chains_at(level)
@@ -179,9 +179,7 @@ class _Choices:
             and last.vertex.kind is OperatorKind.SINK
             and choosing.because[last.uid] is None
         )
-        steps = ColumnSteps(
-            steps=tuple(choosing.found), columns=(), kinds=choosing.kinds, windows=None
-        )
+        steps = ColumnSteps(steps=tuple(choosing.found), columns=(), windows=None)
         return ChainChoice(
             because=because | choosing.because,
             steps=steps if choosing.found else None,
@@ -206,7 +204,6 @@ class _Choices:
         steps = ColumnSteps(
             steps=tuple(choosing.found),
             columns=tuple(choosing.columns),
-            kinds=choosing.kinds,
             windows=plan.assigner,
         )
         return ChainChoice(because=found, steps=steps, first=first, spares_records=True)

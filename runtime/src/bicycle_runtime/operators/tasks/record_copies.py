@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import chain as chained
 from typing import Any
 
-from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
 from bicycle_runtime.records.codecs import RecordCodec
@@ -80,7 +80,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
 
     def copy(batch: Batch) -> Batch:
         lying = batch.values
-        if isinstance(lying, ColumnRecords | FieldRecords) and (own := lying.copy()) is not None:
+        if isinstance(lying, Frame) and (own := lying.copy()) is not None:
             return Batch(own, batch.lineage, batch.groups, batch.ordinal, batch.keys)
         values = batch.to_list()
         if _are_frozen(values):

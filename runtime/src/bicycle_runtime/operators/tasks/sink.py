@@ -18,7 +18,7 @@ from bicycle_runtime.contract import (
     WriterFactory,
     WriterTask,
 )
-from bicycle_runtime.frames.records import ColumnRecords, FieldRecords
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
@@ -54,8 +54,9 @@ class SinkOperator(Operator):
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
             self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
-        values: Any = _columns_of(batch.values) if self._takes_rows else None
-        if values is None:
+        values: Any = batch.values
+        is_written = self._takes_rows and isinstance(values, Frame) and values.form is not None
+        if not is_written:
             values = batch.to_list()
         if self._preparing is not None:
             values = self._prepare(self._preparing, values, batch)
@@ -88,13 +89,6 @@ class SinkOperator(Operator):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
-
-
-def _columns_of(values: Sequence[Any]) -> ColumnRecords | None:
-    """Return records as columns if they are in columns, else None."""
-    if isinstance(values, FieldRecords):
-        return values.as_columns()
-    return values if isinstance(values, ColumnRecords) else None
 
 
 def _event_times(batch: Batch) -> EventTimes:

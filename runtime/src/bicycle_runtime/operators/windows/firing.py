@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bicycle_runtime.base.user_code import is_async, until_failure
-from bicycle_runtime.frames.records import ColumnRecords, RecordForm
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import TupleVector, Vector
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
@@ -190,7 +191,7 @@ class Firing:
 
     def _on_columns(
         self, window: Window, keys: Sequence[Any], columns: Sequence[Iterable[Any]]
-    ) -> ColumnRecords:
+    ) -> Frame:
         """Return one window's results, with each aggregate's values in a column."""
         count = len(keys)
         bounds = (Vector.constant(window.start, count), Vector.constant(window.end, count))
@@ -198,12 +199,12 @@ class Firing:
 
     def _results(
         self, keys: list[Any], bounds: tuple[Vector, Vector], columns: Sequence[Iterable[Any]]
-    ) -> ColumnRecords:
+    ) -> Frame:
         count = len(keys)
         parts = [Vector(count, list(column)) for column in columns]
         value = TupleVector(count, parts) if self._folding.is_tuple else parts[0]
         found = [Vector(count, keys), *bounds, value]
-        return ColumnRecords(_RESULTS, (count, lambda: found))
+        return Frame.of(_RESULTS, found, count)
 
     def results(self, fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
         """Return the output records of windows, and their event times."""

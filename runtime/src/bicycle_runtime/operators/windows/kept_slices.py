@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from bicycle_runtime.frames.records import joined
+from bicycle_runtime.frames.frame import joined
 from bicycle_runtime.operators.batch import Batch, new_batch
 from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
