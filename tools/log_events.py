@@ -63,7 +63,7 @@ _DESCRIPTIONS = {
     "journal_not_read": "The journal of a job could not be read, so its spans are missing.",
     "journal_not_written": "The journal of the job could not be written.",
     "kafka_client": "The Kafka client reported a message.",
-    "kafka_client_renewed": "The source opened a new Kafka client during an outage.",
+    "kafka_client_renewed": "A source or a task opened a new Kafka client during an outage.",
     "kafka_offsets_lost": "Messages were removed from a topic before the job read them.",
     "kafka_offsets_not_reported": "Progress could not be reported to the consumer group.",
     "kafka_partition_found": "The source found a new partition.",

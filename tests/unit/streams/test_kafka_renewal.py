@@ -1,101 +1,11 @@
 """A producer whose Kafka client reaches no broker any more continues with another client."""
 
 import asyncio
-import contextlib
-import socket
-import struct
-import threading
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from bicycle_streams import StreamError, connect
-
-TOPIC = "orders"
-# Requests of which the client may use these versions; all but metadata are answered by the mock.
-VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (4, 4), 18: (0, 0), 22: (0, 1)}
-API_VERSIONS, METADATA = 18, 3
-UNSUPPORTED_VERSION = 35
-# Without it, the client would ask its first address again, as librdkafka does but for issue 5301.
-SETTINGS = "metadata.recovery.strategy=none,topic.metadata.refresh.interval.ms=200"
-
-
-def text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
-
-
-def read(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        if not (more := connection.recv(count - len(data))):
-            raise EOFError
-        data += more
-    return data
-
-
-class Broker:
-    """A broker in front of librdkafka's mock cluster; it can name a wrong port of itself."""
-
-    def __init__(self) -> None:
-        self._mock = AdminClient({"test.mock.num.brokers": "1", "log_level": 0})
-        [behind] = self._mock.list_topics(TOPIC, timeout=10).brokers.values()
-        self._behind = (behind.host, behind.port)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self.named_port = self._server.getsockname()[1]
-        self.answer_count = 0
-        self._connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def hang_up(self) -> None:
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._server.close()
-        self.hang_up()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._server.accept()
-                self._connections.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with (
-            contextlib.suppress(EOFError, OSError),
-            connection,
-            socket.create_connection(self._behind) as behind,
-        ):
-            while True:
-                size = read(connection, 4)
-                request = read(connection, *struct.unpack(">i", size))
-                kind, version, number = struct.unpack(">hhi", request[:8])
-                if kind in (API_VERSIONS, METADATA):
-                    body = self._versions(version) if kind == API_VERSIONS else self._metadata()
-                    answer = struct.pack(">i", number) + body
-                else:
-                    behind.sendall(size + request)
-                    answer = read(behind, *struct.unpack(">i", read(behind, 4)))
-                connection.sendall(struct.pack(">i", len(answer)) + answer)
-
-    def _versions(self, version: int) -> bytes:
-        if version > 0:
-            return struct.pack(">hi", UNSUPPORTED_VERSION, 0)
-        rows = [struct.pack(">hhh", kind, *span) for kind, span in VERSIONS.items()]
-        return struct.pack(">hi", 0, len(rows)) + b"".join(rows)
-
-    def _metadata(self) -> bytes:
-        self.answer_count += 1
-        broker = (
-            struct.pack(">ii", 1, 1) + text("127.0.0.1") + struct.pack(">ih", self.named_port, -1)
-        )
-        topic = struct.pack(">ih", 1, 0) + text(TOPIC) + b"\0"
-        partition = struct.pack(">ihiiiiii", 1, 0, 0, 1, 1, 1, 1, 1)
-        return (
-            struct.pack(">i", 0) + broker + text("mock") + struct.pack(">i", 1) + topic + partition
-        )
+from tests.deaf_client import SETTINGS, TOPIC, Broker
 
 
 @pytest.fixture
@@ -108,23 +18,19 @@ def broker():
 async def sent_while_deaf(broker: Broker, **options: object):
     """Make the client of a producer deaf, send through it, and return the receipt."""
     uri = f"kafka://127.0.0.1:{broker.port}"
-    words = {"client_settings": SETTINGS, **options}
+    settings = ",".join(f"{name}={value}" for name, value in SETTINGS.items())
+    words = {"client_settings": settings, **options}
     async with asyncio.timeout(60), connect(uri, words) as streamer:
         producer = await streamer.create_producer(TOPIC)
         await producer.send("before")
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            broker.named_port = other.getsockname()[1]
-        count = broker.answer_count
-        while broker.answer_count < count + 2:
-            await asyncio.sleep(0.05)
-        broker.hang_up()
+        await asyncio.to_thread(broker.make_deaf, 2)  # One of them asks about topics.
         single, batch = producer.send("one"), producer.send_many(["two", "three"])
         broker.named_port = broker.port
         return await single, await batch
 
 
 def test_messages_without_a_receipt_are_sent_by_the_next_client(broker, monkeypatch):
-    monkeypatch.setattr("bicycle_streams.kafka.sending._SILENCE_S", 1.0)
+    monkeypatch.setattr("bicycle_streams.kafka.producing._SILENCE_S", 1.0)
 
     single, batch = asyncio.run(sent_while_deaf(broker))
 

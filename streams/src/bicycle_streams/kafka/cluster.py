@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from bicycle_sdk.kafka.values import is_secret_property
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.errors import StreamConnectError
+from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings, texts
 from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
-from bicycle_streams.kafka.failures import ABSENT, is_outage
-from bicycle_streams.kafka.offsets import end_offsets
+from bicycle_streams.kafka.failures import ABSENT, is_outage, plain_error
+from bicycle_streams.kafka.offsets import end_offsets, watermarks
 from bicycle_streams.kafka.options import KafkaOptions
 
 __all__ = ["Cluster"]
 
+C = TypeVar("C")
 S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
@@ -40,32 +45,53 @@ class Cluster:
         self._timeout_s = options.connect_timeout_ms / 1_000
         self._bootstrap = ",".join(uri.nodes)
 
-    def settings(self, **own: Any) -> dict[str, Any]:
-        """Return the settings of a client."""
+    @cached_property
+    def _settings(self) -> ClientSettings:
         options = self.options
         self._refuse_unspoken()
-        found: dict[str, Any] = {
+        plain: dict[str, str] = {
             "bootstrap.servers": self._bootstrap,
             "security.protocol": options.security_protocol,
             "client.id": "bicycle",
-            "log_level": 0,
+            "log_level": "0",
         }
+        secrets = {}
         if options.security_protocol.startswith("SASL"):
-            found |= {
-                "sasl.mechanism": options.sasl_mechanism,
-                "sasl.username": options.username or "",
-                "sasl.password": options.password or "",
-            }
+            plain["sasl.mechanism"] = options.sasl_mechanism
+            plain["sasl.username"] = options.username or ""
+            secrets["sasl.password"] = options.password or ""
         if options.ca_file is not None:
-            found["ssl.ca.location"] = options.ca_file
-        found |= {name.replace("_", "."): value for name, value in own.items()}
-        for text in (options.client_settings or "").split(","):
-            name, equals, value = text.partition("=")
+            plain["ssl.ca.location"] = options.ca_file
+        items = (options.client_settings or "").split(",")
+        for number, text in enumerate(items, start=1):
+            name, equals, value = map(str.strip, text.partition("="))
             if equals:
-                found[name.strip()] = value.strip()
-            elif text:
-                raise SETTINGS_UNREADABLE(address=self.address, reason=f"{text!r} has no '='")
-        return found
+                (secrets if is_secret_property(name) else plain)[name] = value
+            elif text:  # It may be a part of a secret that has a comma.
+                raise SETTINGS_UNREADABLE(
+                    address=self.address, reason=f"item {number} of client_settings has no '='"
+                )
+        return ClientSettings(plain=plain, values=secrets)
+
+    def open_client(self, make: Callable[[dict[str, Any]], C], own: Mapping[str, object]) -> C:
+        """Return a client with the user's settings, which win over its own ones.
+
+        Raises:
+            StreamConnectError: the client refuses a setting.
+        """
+        try:
+            return self._settings.with_defaults(texts(own)).open(make, {})
+        except ClientConfigError as error:
+            raise SETTINGS_UNREADABLE(address=self.address, reason=str(error)) from None
+
+    def config_value(self, name: str, own: Mapping[str, object]) -> str | None:
+        """Return a setting of a client, given by the user or its own, or None."""
+        return self._settings.with_defaults(texts(own)).value(name)
+
+    def redacted(self, reason: str | KafkaException | KafkaError) -> str:
+        """Return the text of an error without secrets."""
+        plain = plain_error(reason)
+        return self._settings.redacted(plain if isinstance(plain, str) else plain.str())
 
     def _refuse_unspoken(self) -> None:
         """Refuse options that the protocol would ignore: no secrets in the clear."""
@@ -82,14 +108,14 @@ class Cluster:
         Raises:
             StreamConnectError: nobody answers.
         """
+        self._admin = self.open_client(AdminClient, {})
         try:
-            self._admin = AdminClient(self.settings())
             self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            reason = error.args[0].str()
-            if error.args[0].code() == KafkaError._INVALID_ARG:
-                raise SETTINGS_UNREADABLE(address=self.address, reason=reason) from None
-            raise StreamConnectError(address=self.address, reason=reason) from None
+            raise self._connect_error(error) from None
+
+    def _connect_error(self, error: KafkaException) -> StreamConnectError:
+        return StreamConnectError(address=self.address, reason=self.redacted(error))
 
     @property
     def admin_client(self) -> AdminClient:
@@ -143,18 +169,19 @@ class Cluster:
                     raise
             self._admin.poll(_RETRY_S)
 
+    def watermarks(self, client: Consumer, partition: TopicPartition) -> tuple[int, int]:
+        """Return the first remaining offset of a partition, and its end."""
+        return self.patiently(lambda: watermarks(client, partition, self._timeout_s))
+
     def ends(self, streams: Collection[tuple[S, int]]) -> dict[tuple[S, int], int]:
         """Return the end of partitions, behind messages of open transactions, too.
 
         Raises:
             KafkaException: a broker does not answer.
         """
-        own = {"isolation_level": "read_uncommitted", "enable_auto_commit": False}
-        client = Consumer(self.settings(group_id="bicycle-ends", **own))
-        try:
+        own = {"group.id": "bicycle-ends", "isolation.level": "read_uncommitted"}
+        with closing(self.open_client(Consumer, own)) as client:
             return self.patiently(lambda: end_offsets(client, streams, self._timeout_s))
-        finally:
-            client.close()
 
     def _do(self, futures: dict[str, Any]) -> None:
         """Wait for an act; that another was faster is as good."""
@@ -163,8 +190,7 @@ class Cluster:
                 future.result(self._timeout_s)
             except KafkaException as error:
                 if error.args[0].name() not in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"):
-                    reason = error.args[0].str()
-                    raise StreamConnectError(address=self.address, reason=reason) from None
+                    raise self._connect_error(error) from None
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if it does not exist."""

@@ -22,10 +22,12 @@ from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError
+from bicycle_streams.kafka.clients import READS_MANY
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.errors import READ_FAILED, TRANSACTION_LEFT_UNREAD
-from bicycle_streams.kafka.failures import is_outage
-from bicycle_streams.kafka.silence import Silence, close_behind
+from bicycle_streams.kafka.failures import is_of_group, is_outage
+from bicycle_streams.kafka.offsets import TransactionWaits
+from bicycle_streams.kafka.silence import Silence, close_behind, is_reached
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.thread_consuming import ThreadConsumer
 
@@ -36,7 +38,6 @@ Stream: TypeAlias = tuple[StreamKey, int]
 _headers_of = methodcaller("headers")
 _WAIT_S = 0.1
 _SILENCE_S = 30.0
-_PROBE_S = 1.0
 
 
 class KafkaConsumer(ThreadConsumer):
@@ -53,11 +54,9 @@ class KafkaConsumer(ThreadConsumer):
         self._keys = {key: key for key in subscription.keys}  # Topics by their names.
         self._at_end: dict[Stream, int] = {}  # The offset of the end that was reached.
         self._ends: dict[Stream, int] | None = None  # The ends when all were reached first.
-        self._waited_at: dict[Stream, int] = {}  # The offsets at which messages were left.
-        self._waited_from_s = 0.0
         self._begins: dict[Stream, int] = {}  # Of partitions that no group shares out.
-        self._clock = SystemClock()
-        self._silence = Silence(self._clock, after_s=_SILENCE_S)
+        self._waits = TransactionWaits[Stream](SystemClock())
+        self._silence = Silence(SystemClock(), after_s=_SILENCE_S)
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
         self._next: dict[Stream, int] = {}
         self._committed: dict[Stream, int] = {}
@@ -73,22 +72,16 @@ class KafkaConsumer(ThreadConsumer):
 
     def _make_client(self) -> Any:
         name = f"bicycle-alone-{system_random().getrandbits(64):016x}"
-        return Client(
-            self._cluster.settings(
-                group_id=self.subscription.position_name if self._keeps else name,
-                session_timeout_ms=self._cluster.options.session_timeout_ms,
-                auto_offset_reset="earliest",  # Where what comes next is not kept any more.
-                enable_auto_commit=False,
-                enable_partition_eof=not self.subscription.is_live,
-                check_crcs=True,  # Otherwise a bit that a disk has flipped is part of a value.
-                # With its defaults the client pauses a second whenever its queue was full.
-                fetch_queue_backoff_ms=1,
-                queued_min_messages=20_000,
-            )
-        )
+        own = {
+            "group.id": self.subscription.position_name if self._keeps else name,
+            "session.timeout.ms": self._cluster.options.session_timeout_ms,
+            "auto.offset.reset": "earliest",  # Where what comes next is not kept any more.
+            "enable.partition.eof": not self.subscription.is_live,
+        }
+        return self._cluster.open_client(Client, READS_MANY | own)
 
-    def _error_of(self, error: KafkaException) -> StreamError:
-        return READ_FAILED(address=self.address, reason=error.args[0].str())
+    def _error_of(self, error: KafkaException | KafkaError) -> StreamError:
+        return READ_FAILED(address=self.address, reason=self._cluster.redacted(error))
 
     def _begin(self) -> None:
         """Fix where each partition is read from; a group without a position is given one."""
@@ -101,7 +94,7 @@ class KafkaConsumer(ThreadConsumer):
             kept = {_stream(p): p.offset for p in found if p.offset >= 0}
         begins = []
         for partition in partitions:
-            low, high = self._watermarks(partition)
+            low, high = self._cluster.watermarks(self._client, partition)
             first = low if self.subscription.start == "earliest" else high
             offset = kept.get(_stream(partition), first)
             begins.append(TopicPartition(partition.topic, partition.partition, offset))
@@ -122,12 +115,6 @@ class KafkaConsumer(ThreadConsumer):
             for key in self.subscription.keys
             for number in range(self._cluster.ensure(key))
         ]
-
-    def _watermarks(self, partition: Any) -> tuple[int, int]:
-        low, high = self._patiently(
-            lambda: self._client.get_watermark_offsets(partition, timeout=self._timeout_s)
-        )
-        return low, high
 
     def _assign(self, begins: list[Any]) -> None:
         self._client.assign(begins)
@@ -151,8 +138,8 @@ class KafkaConsumer(ThreadConsumer):
         events = self._client.consume(1, _WAIT_S)
         if events:
             self._silence.end()
-        elif self._silence.is_over_limit():
-            self._renew_if_deaf()
+        elif self._silence.is_over_limit() and not self._is_reached():
+            self._renew()
         if events and self._prefetch_messages > 1:
             revoked_count = self._revoked_count
             events += self._client.consume(self._prefetch_messages - 1, 0)
@@ -174,11 +161,14 @@ class KafkaConsumer(ThreadConsumer):
                 append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end[keys[found.topic()], found.partition()] = found.offset()
-            elif not is_outage(error):
-                append(READ_FAILED(address=self.address, reason=error.str()))
+            elif not is_outage(error) and (self._keeps or not is_of_group(error)):
+                append(self._error_of(error))
         if not items and self._begins and self._at_end.keys() >= self._begins.keys():
             self._end_or_wait()
         return items
+
+    def _is_reached(self) -> bool:
+        return is_reached(self._client, self.subscription.keys[0])
 
     def _end_or_wait(self) -> None:
         """End the stream, unless messages are left before the ends found first.
@@ -191,32 +181,26 @@ class KafkaConsumer(ThreadConsumer):
         """
         if self._ends is None:
             self._ends = self._cluster.ends(self._at_end)
-        waiting = [each for each, offset in self._at_end.items() if offset < self._ends[each]]
+        durations = {
+            each: self._waits.duration_s(each, position=end, end=end, stop=self._ends[each])
+            for each, end in self._at_end.items()
+        }
+        waiting = {each: found for each, found in durations.items() if found is not None}
         if not waiting:
             raise StreamEndedError(address=self.address)
-        now_s = self._clock.monotonic()
-        if self._waited_at != self._at_end:
-            self._waited_at, self._waited_from_s = dict(self._at_end), now_s
         limit_ms = self._cluster.options.transaction_wait_ms
-        if now_s - self._waited_from_s >= limit_ms / 1_000:
-            topic, number = waiting[0]
-            raise TRANSACTION_LEFT_UNREAD(
-                address=self.address, partition=f"{topic}/{number}",
-                offset=self._at_end[waiting[0]], limit_ms=limit_ms,
-            )  # fmt: skip
+        for each, waited_s in waiting.items():
+            if waited_s >= limit_ms / 1_000:
+                raise TRANSACTION_LEFT_UNREAD(
+                    address=self.address, partition=f"{each[0]}/{each[1]}",
+                    offset=self._at_end[each], limit_ms=limit_ms,
+                )  # fmt: skip
 
     def _unreadable(self, found: Any) -> StreamError:
         message = f"message {found.offset()} of {found.topic()}/{found.partition()}"
         return READ_FAILED(
             address=self.address, reason=f"{message}: the name of a header is not UTF-8"
         )
-
-    def _renew_if_deaf(self) -> None:
-        """Replace the client if it reaches no broker."""
-        try:
-            self._client.list_topics(self.subscription.keys[0], timeout=_PROBE_S)
-        except KafkaException:
-            self._renew()
 
     def _renew(self) -> None:
         old, self._client = self._client, self._make_client()
@@ -238,7 +222,7 @@ class KafkaConsumer(ThreadConsumer):
         known = {_stream(each) for each in found}
         for partition in self._wanted_partitions():
             if _stream(partition) not in known:  # Nothing there is wanted but what comes.
-                _, high = self._watermarks(partition)
+                _, high = self._cluster.watermarks(self._client, partition)
                 found.append(TopicPartition(partition.topic, partition.partition, high))
         if self._shares:
             self._client.close()
@@ -257,7 +241,7 @@ class KafkaConsumer(ThreadConsumer):
     def _offsets_of(self, position: SeqPos) -> list[Any]:
         found = []
         for partition in self._wanted_partitions():
-            low, high = self._watermarks(partition)
+            low, high = self._cluster.watermarks(self._client, partition)
             offset = high
             if position is BEGINNING:
                 offset = OFFSET_BEGINNING

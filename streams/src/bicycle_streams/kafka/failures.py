@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_streams.tls_failures import tls_hint
 
@@ -20,7 +20,7 @@ ABSENT: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-"""Codes of an unknown topic or partition; also of a partition without a leader, see ``is_known``.
+"""Codes of an unknown topic or partition; also of a partition without a leader, see ``watermarks``.
 """
 FENCED: Final = frozenset(
     {
@@ -97,19 +97,6 @@ def is_refusal(error: KafkaException | KafkaError) -> bool:
 def is_outage(error: KafkaError) -> bool:
     """Return whether an error goes away by itself once a broker is there."""
     return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
-
-
-def is_known(client: Consumer, partition: TopicPartition, *, timeout_s: float) -> bool:
-    """Return whether the brokers know a partition, with or without a leader.
-
-    A partition without a leader is unknown to the client, like a removed one, and would remain so
-    for minutes. A request for the topic by name makes the client look again.
-
-    Raises:
-        KafkaException: no broker answers in time.
-    """
-    topic = client.list_topics(partition.topic, timeout=timeout_s).topics[partition.topic]
-    return partition.partition in topic.partitions
 
 
 def is_of_group(error: KafkaError) -> bool:

@@ -9,17 +9,30 @@ messages, one with ``read_uncommitted`` the end of all messages.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Final, Generic, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-__all__ = ["EARLIEST", "LATEST", "ask_offsets", "end_offsets"]
+from bicycle_sdk.clock import Clock
+from bicycle_streams.kafka.failures import ABSENT, is_of_group, is_outage
 
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "TransactionWaits",
+    "ask_offsets",
+    "end_offsets",
+    "messages_to_end",
+    "watermarks",
+]
+
+P = TypeVar("P", bound=Hashable)
 S = TypeVar("S", bound=str)
 EARLIEST: Final = -2  # In place of a time, as Kafka's ListOffsets has it.
 LATEST: Final = -1
 _LEADER_S = 0.1
+_CALL_S = 1.0
 
 
 def ask_offsets(
@@ -62,6 +75,101 @@ def end_offsets(
             raise KafkaException(each.error)
     ends = {(each.topic, each.partition): each.offset for each in found}
     return {each: ends[each] for each in partitions}
+
+
+def watermarks(client: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """Return the first remaining offset of a partition, and its end.
+
+    A partition without a leader is unknown to the client, like a removed one, and would remain so
+    for minutes. A request for the topic by name makes the client look again.
+
+    Raises:
+        KafkaException: no broker answered, or the partition has no leader, or no longer exists.
+    """
+    try:
+        low, high = client.get_watermark_offsets(partition, timeout=timeout_s)
+        return low, high
+    except KafkaException as error:
+        if error.args[0].code() not in ABSENT:
+            raise
+        topic = client.list_topics(partition.topic, timeout=timeout_s).topics[partition.topic]
+        if partition.partition not in topic.partitions:
+            raise
+    reason = f"{partition.topic}/{partition.partition} has no leader"
+    raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
+
+
+def messages_to_end(
+    client: Consumer,
+    partitions: list[TopicPartition],
+    *,
+    limit_s: float,
+    clock: Clock,
+    wait: Callable[[], None] = lambda: None,
+) -> Iterator[Message]:
+    """Yield the messages from some offsets to the ends of their partitions.
+
+    Args:
+        client: A consumer that reports ends of partitions; it is assigned the partitions.
+        partitions: Each with the first offset.
+        limit_s: The longest time for all.
+        clock: Measures that.
+        wait: Called when no message comes; may raise to end the wait.
+
+    Raises:
+        KafkaException: the read failed, or an end was not reached in time.
+    """
+    left = {(each.topic, each.partition) for each in partitions}
+    client.assign(partitions)
+    deadline = clock.monotonic() + limit_s
+    while left:
+        message = client.poll(_CALL_S)
+        error = None if message is None else message.error()
+        if message is None:
+            wait()
+        elif error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard((message.topic(), message.partition()))
+        elif not is_outage(error) and not is_of_group(error):
+            raise KafkaException(error)
+        if left and clock.monotonic() > deadline:
+            reason = f"the end of {sorted(left)[0]} was not reached in time"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
+
+
+class TransactionWaits(Generic[P]):
+    """The waits of bounded reading for transactions that are open before its end.
+
+    Messages of a transaction are readable once it has ended, which brokers enforce at its timeout.
+    A consumer reads up to the first open transaction, so it waits there as long as the readable
+    end does not move.
+
+    Args:
+        clock: Measures the waits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[P, tuple[int, float]] = {}  # The unmoved end, and since when.
+
+    def duration_s(self, partition: P, *, position: int, end: int, stop: int) -> float | None:
+        """Return how long a partition waits; None if it does not.
+
+        Args:
+            partition: The partition.
+            position: The next offset to read.
+            end: The end of readable messages now.
+            stop: The end of all messages when reading began.
+        """
+        if position < end or end >= stop:
+            self._since.pop(partition, None)
+            return None
+        now_s = self._clock.monotonic()
+        known_end, since_s = self._since.get(partition, (end, now_s))
+        since_s = since_s if known_end == end else now_s
+        self._since[partition] = (end, since_s)
+        return now_s - since_s
 
 
 def _look_for_leaders(client: Consumer, partitions: Iterable[TopicPartition]) -> None:

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Thread
+from typing import Any
+
+from confluent_kafka import KafkaException
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["Silence", "close_behind"]
+__all__ = ["Silence", "close_behind", "is_reached"]
+
+_PROBE_S = 1.0
 
 
 class Silence:
@@ -43,6 +48,15 @@ class Silence:
             return False
         self._since_s, self._limit_s = now_s, min(2 * self._limit_s, self._most_s)
         return True
+
+
+def is_reached(client: Any, *topic: str) -> bool:
+    """Return whether a client reaches a broker, to which it describes a topic, or all."""
+    try:
+        client.list_topics(*topic, timeout=_PROBE_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def close_behind(close: Callable[[], object]) -> Thread:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, ClassVar, TypeVar
 
 import confluent_kafka
@@ -41,6 +41,7 @@ from bicycle_streams.errors import (
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.consuming import KafkaConsumer
 from bicycle_streams.kafka.errors import READ_FAILED
+from bicycle_streams.kafka.offsets import messages_to_end
 from bicycle_streams.kafka.options import KafkaOptions
 from bicycle_streams.kafka.sending import KafkaSender
 from bicycle_streams.kafka.transactions import TransactionalSender
@@ -52,7 +53,6 @@ __all__ = ["KafkaAdmin", "KafkaStreamer"]
 T = TypeVar("T")
 _TOPIC = ResourceType.TOPIC
 _TAIL = 5
-_POLL_S = 0.1
 _INTERNAL = "__"  # Topics in which Kafka keeps offsets and transactions.
 
 
@@ -95,7 +95,7 @@ class KafkaAdmin(StreamAdmin):
         try:
             return await asyncio.to_thread(call, *words)
         except KafkaException as error:
-            raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
+            raise READ_FAILED(address=self.address, reason=self._cluster.redacted(error)) from None
         except TimeoutError:
             raise READ_FAILED(
                 address=self.address, reason="the brokers do not respond in time"
@@ -107,8 +107,9 @@ class KafkaAdmin(StreamAdmin):
 
     def _describe(self, key: StreamKey) -> StreamInfo:
         numbers = range(self._known_count(key))
-        with self._reader() as reader:
-            spans = {n: self._span(reader, key, n) for n in numbers}
+        own = {"group.id": "bicycle-admin", "enable.partition.eof": True}
+        with closing(self._cluster.open_client(confluent_kafka.Consumer, own)) as reader:
+            spans = {n: self._cluster.watermarks(reader, _partition(key, n)) for n in numbers}
             times = _last_times(reader, key, spans, patience_s=self._timeout_s)
         shards = [
             ShardInfo(
@@ -126,16 +127,6 @@ class KafkaAdmin(StreamAdmin):
             groups=tuple(self._groups(key, spans)),
             settings=self._settings(key),
         )
-
-    def _span(
-        self, reader: confluent_kafka.Consumer, key: StreamKey, number: int
-    ) -> tuple[int, int]:
-        """Return the begin and end of a partition, or raise an error in time."""
-        partition, timeout_s = _partition(key, number), self._timeout_s
-        begin, end = self._cluster.patiently(
-            lambda: reader.get_watermark_offsets(partition, timeout=timeout_s)
-        )
-        return begin, end
 
     def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
         if count := self._cluster.partition_count(key):
@@ -214,25 +205,14 @@ class KafkaAdmin(StreamAdmin):
             if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         }
 
-    @contextmanager
-    def _reader(self) -> Iterator[confluent_kafka.Consumer]:
-        reader = confluent_kafka.Consumer(
-            self._cluster.settings(
-                group_id="bicycle-admin", enable_auto_commit=False, enable_partition_eof=True
-            )
-        )
-        try:
-            yield reader
-        finally:
-            reader.close()
-
     def _do(self, action: str, key: StreamKey, futures: Mapping[Any, Any]) -> None:
         for future in futures.values():
             try:
                 future.result(self._timeout_s)
             except KafkaException as error:
+                reason = self._cluster.redacted(error)
                 raise ADMIN_REFUSED(
-                    address=self.address, action=action, key=key, reason=error.args[0].str()
+                    address=self.address, action=action, key=key, reason=reason
                 ) from None
 
 
@@ -253,16 +233,9 @@ def _last_times(
     """
     found: dict[int, int] = {}
     partitions = [_partition(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
-    open_partitions = {partition.partition for partition in partitions}
-    reader.assign(partitions)
-    deadline = SystemClock().monotonic() + patience_s
-    while open_partitions and SystemClock().monotonic() < deadline:
-        for message in reader.consume(_TAIL * len(partitions), timeout=_POLL_S):
-            number = message.partition()
-            if message.error() is not None:  # The end.
-                open_partitions.discard(number)
-            elif number is not None:
-                found[number] = max(found.get(number, 0), message.timestamp()[1])
+    for message in messages_to_end(reader, partitions, limit_s=patience_s, clock=SystemClock()):
+        if (number := message.partition()) is not None:
+            found[number] = max(found.get(number, 0), message.timestamp()[1])
     return found
 
 

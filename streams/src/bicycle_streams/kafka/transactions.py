@@ -7,7 +7,6 @@ messages, and is made on the thread that hears of deliveries.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException
 
+from bicycle_sdk.clock import SystemClock
 from bicycle_streams.consuming import Consumer
 from bicycle_streams.errors import (
     ProducerEndedError,
@@ -30,11 +30,10 @@ from bicycle_streams.kafka.errors import (
     TRANSACTION_FAILED,
 )
 from bicycle_streams.kafka.failures import FENCED
+from bicycle_streams.kafka.producing import until_done
 from bicycle_streams.kafka.sending import KafkaSender
 
 __all__ = ["TransactionalSender"]
-
-_CALL_S = 1.0
 
 
 class TransactionalSender(KafkaSender):
@@ -52,9 +51,9 @@ class TransactionalSender(KafkaSender):
         options = cluster.options
         timeout_ms = options.transaction_timeout_ms
         own = {
-            "transactional_id": transactional_id,
-            "transaction_timeout_ms": timeout_ms,
-            "delivery_timeout_ms": min(options.delivery_timeout_ms, timeout_ms),
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "delivery.timeout.ms": min(options.delivery_timeout_ms, timeout_ms),
         }
         super().__init__(cluster, "exactly-once", shard_count, own)
         self._timeout_s = timeout_ms / 1_000
@@ -178,14 +177,7 @@ class TransactionalSender(KafkaSender):
             raise self._reason(error.args[0]) from None
 
     def _until_done(self, call: Callable[[float], None]) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                call(_CALL_S)
-                return
-            except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
-                    raise
+        until_done(call, limit_s=self._timeout_s, clock=SystemClock())
 
     async def _explain(self, error: StreamError) -> StreamError:
         """Return why messages of the transaction were not taken."""
@@ -219,4 +211,4 @@ class TransactionalSender(KafkaSender):
     def _reason(self, error: Any) -> StreamError:
         if error.code() in FENCED:
             return PRODUCER_FENCED(address=self.address, transactional_id=self._id)
-        return self._failure_of(error.str())
+        return self._failure_of(self._cluster.redacted(error))

@@ -6,7 +6,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.connectors.kafka.producing import client_call
+from bicycle_streams.kafka.producing import client_call
 
 FENCED = KafkaError(KafkaError._FENCED, "by a newer instance", fatal=True)
 

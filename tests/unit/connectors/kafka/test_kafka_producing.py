@@ -4,16 +4,17 @@ import pytest
 from confluent_kafka import Producer
 
 from bicycle_runtime.connectors.kafka.encoding import columns_of
-from bicycle_runtime.connectors.kafka.producing import produce_messages
+from bicycle_streams.kafka.producing import DeliveryFailures, produce_messages
 
 
-class Taken:
+class Taken(DeliveryFailures):
     """Notes what the client gives back."""
 
     def __init__(self):
+        super().__init__()
         self.messages = []
 
-    def __call__(self, error, message):
+    def __call__(self, error, message, headers=None):
         self.messages.append(message)
 
 
@@ -31,7 +32,9 @@ def producer():
 def taken_of(producer, messages):
     """Hand over messages to a client whose queue is emptied whenever it is full."""
     taken = Taken()
-    produce_messages(producer, "t", columns_of(messages), failures=taken, wait=producer.purge)
+    produce_messages(
+        lambda: producer, "t", columns_of(messages), failures=taken, wait=producer.purge
+    )
     producer.purge()
     producer.flush(10)
     return taken.messages
@@ -59,5 +62,9 @@ def test_the_one_who_waits_may_give_up(producer):
 
     with pytest.raises(TimeoutError):
         produce_messages(
-            producer, "t", columns_of([{"value": b"v"}] * 11), failures=Taken(), wait=give_up
+            lambda: producer,
+            "t",
+            columns_of([{"value": b"v"}] * 11),
+            failures=Taken(),
+            wait=give_up,
         )

@@ -123,14 +123,14 @@ def test_a_value_that_is_neither_text_nor_reference_is_refused(value):
 def test_a_secret_is_taken_from_the_environment(monkeypatch):
     monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
 
-    assert login(BY_ENV).resolved()["sasl.password"] == PASSWORD
+    assert login(BY_ENV).bound().resolved()["sasl.password"] == PASSWORD
 
 
 def test_a_secret_is_taken_from_a_file_without_its_line_end(tmp_path):
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     reference = {"secret": {"file": str(tmp_path / "password")}}
 
-    assert login(reference).resolved()["sasl.password"] == PASSWORD
+    assert login(reference).bound().resolved()["sasl.password"] == PASSWORD
 
 
 def test_a_missing_variable_or_file_is_named(monkeypatch, tmp_path):
@@ -139,7 +139,7 @@ def test_a_missing_variable_or_file_is_named(monkeypatch, tmp_path):
 
     for value, place in ((BY_ENV, "TEST_KAFKA_PASSWORD"), ({"secret": {"file": missing}}, missing)):
         with raises(KAFKA_SECRET_MISSING) as caught:
-            login(value).resolved()
+            login(value).bound().resolved()
         assert caught.value.facts["name"] == "sasl.password"
         assert place in caught.value.facts["problem"]
 

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from threading import Thread
 from typing import Any, Final
 
@@ -257,16 +258,8 @@ class Cluster:
     def high_ends(self, shards: Sequence[str]) -> dict[str, int]:
         """Return the ends of partitions with open transactions; as ``OffsetQuery.result``."""
         extra = {**self._fixed, **_FIXED, "isolation.level": "read_uncommitted"}
-        client = open_client(Consumer, self._properties, extra)
-        topic_partitions = [TopicPartition(*partition_of(shard), LATEST) for shard in shards]
-        asked: Future[list[TopicPartition]] = Future()
-        try:
-            asked.set_result(ask_offsets(client, topic_partitions, _REQUEST_S))
-        except KafkaException as error:
-            asked.set_exception(error)
-        finally:
-            client.close()
-        return OffsetQuery(asked, self).result()
+        with closing(open_client(Consumer, self._properties, extra)) as client:
+            return self._ask(shards, LATEST, client).result()
 
     def ends(self, shards: Iterable[str]) -> dict[str, int]:
         """Return the offsets before which messages may be read; as ``OffsetQuery.result``."""
@@ -341,11 +334,13 @@ class Cluster:
         if not is_refused and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error
 
-    def _ask(self, shards: Iterable[str], timestamp_ms: int) -> OffsetQuery:
+    def _ask(
+        self, shards: Iterable[str], timestamp_ms: int, client: Consumer | None = None
+    ) -> OffsetQuery:
         topic_partitions = [TopicPartition(*partition_of(shard), timestamp_ms) for shard in shards]
         if not topic_partitions:
             nothing: Future[list[TopicPartition]] = Future()
             nothing.set_result([])
             return OffsetQuery(nothing, self)
-        asked = self._pool.submit(ask_offsets, self._client, topic_partitions, _REQUEST_S)
+        asked = self._pool.submit(ask_offsets, client or self._client, topic_partitions, _REQUEST_S)
         return OffsetQuery(asked, self)

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bicycle_runtime.base.stored import STORED_VERSION, refuse_newer
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
 from bicycle_sdk.clock import Clock
-from bicycle_streams.kafka.failures import is_known, is_of_group, is_outage
+from bicycle_streams.kafka.offsets import messages_to_end, watermarks
 
 __all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
 
@@ -31,7 +31,6 @@ _FIRST_REACH = 8
 _TOPIC_LENGTH_MAX = 240  # Kafka allows 249.
 _CONSUMER = {
     "group.id": "bicycle-markers",  # Needed, and never used: nothing is committed.
-    "enable.auto.commit": "false",
     "enable.partition.eof": "true",
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
@@ -166,44 +165,21 @@ class MarkerReader:
             reason = f"{topic_partition} ends before offset {behind}"
             problem = KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
             try:
-                low, end = consumer.get_watermark_offsets(topic_partition, timeout=_CALL_S)
+                low, end = watermarks(consumer, topic_partition, _CALL_S)
                 if end > behind:
                     return low, end
             except KafkaException as error:
-                problem = self._explain(consumer, topic_partition, error)
+                problem = error
             if self._clock.monotonic() > deadline:
                 raise problem
             self._wait()
             consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
 
-    def _explain(
-        self, consumer: Consumer, topic_partition: TopicPartition, error: KafkaException
-    ) -> KafkaException:
-        """Return the cause of an error: a leaderless partition, or no response."""
-        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-            return error
-        try:
-            if not is_known(consumer, topic_partition, timeout_s=_CALL_S):
-                return error
-        except KafkaException as silence:
-            return silence
-        reason = f"{self._topic}/{topic_partition.partition} has no leader"
-        return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
-
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
         """Return the value of the last committed record from ``start`` on."""
-        consumer.assign([start])
-        deadline = self._clock.monotonic() + _READ_S_MAX
         last: bytes | None = None
-        while self._clock.monotonic() < deadline:
-            message = consumer.poll(_CALL_S)
-            error = None if message is None else message.error()
-            if message is None:
-                self._wait()
-            elif error is None:
-                last = message.value() or last
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return last
-            elif not is_outage(error) and not is_of_group(error):
-                raise KafkaException(error)
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the read of markers of {start}"))
+        for message in messages_to_end(
+            consumer, [start], limit_s=_READ_S_MAX, clock=self._clock, wait=self._wait
+        ):
+            last = message.value() or last
+        return last

@@ -21,10 +21,9 @@ elsewhere.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -38,6 +37,7 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
+from bicycle_streams.kafka.clients import SAME, ClientConfigError, ClientSettings
 from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_error, reason_of
 
 __all__ = [
@@ -56,20 +56,8 @@ RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
     "bootstrap.servers": "use the option brokers",
     "metadata.broker.list": "use the option brokers",
 }
-# Names of librdkafka for one thing: when both are set, the later one wins unseen.
-_SAME: Final = (
-    ("sasl.mechanism", "sasl.mechanisms"),
-    ("linger.ms", "queue.buffering.max.ms"),
-    ("retries", "message.send.max.retries"),
-    ("compression.type", "compression.codec"),
-    ("max.in.flight", "max.in.flight.requests.per.connection"),
-    ("max.partition.fetch.bytes", "fetch.message.max.bytes"),
-)
 _PROTOCOL = "security.protocol"
 _PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
-_QUOTED = re.compile(r'"([\w.]+)"')
-_HIDDEN = "***"
-_SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
 
 class ClientLog:
@@ -101,7 +89,7 @@ class ClientLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ClientProperties:
+class ClientProperties(ClientSettings):
     """Properties of a client in the graph: plain texts, and references to secrets.
 
     ``bound`` makes the copy that travels to workers; it holds the values of the secrets. No form of
@@ -109,58 +97,25 @@ class ClientProperties:
     """
 
     vertex: str
-    plain: Mapping[str, str]
     references: Mapping[str, Secret] = field(default_factory=dict)
-    values: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
         secrets = {name: f"<{ref.kind} {ref.location}>" for name, ref in self.references.items()}
         return f"ClientProperties({dict(self.plain) | secrets!r})"
 
-    def bound(self) -> ClientProperties:
+    def names(self) -> set[str]:
+        """Return the names of all properties."""
+        return {*self.plain, *self.references}
+
+    def bound(self) -> Self:
         """Return a copy that knows its secrets, for processes that cannot look them up.
 
         Raises:
             KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
         """
-        return ClientProperties(
-            vertex=self.vertex,
-            plain=self.plain,
-            references=self.references,
-            values=self._secrets(),
-        )
-
-    def resolved(self) -> dict[str, str]:
-        """Return all properties with secrets, to be passed to the client, not stored.
-
-        Raises:
-            KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
-        """
-        return {**self.plain, **self._secrets()}
-
-    def with_defaults(self, defaults: Mapping[str, str]) -> ClientProperties:
-        """Return a copy with properties that were not given, under one name or another."""
-        given = {*self.plain, *self.references}
-        given |= {name for names in _SAME if given & {*names} for name in names}
-        missing = {k: v for k, v in defaults.items() if k not in given}
-        return ClientProperties(
-            vertex=self.vertex,
-            plain={**missing, **self.plain},
-            references=self.references,
-            values=self.values,
-        )
-
-    def redacted(self, text: str) -> str:
-        """Return a text in which nothing of the secrets is left, for errors and logs."""
-        for value in (self.values or {}).values():
-            if len(value) >= _SECRET_LENGTH_MIN:
-                text = text.replace(value, _HIDDEN)
-        return text
-
-    def _secrets(self) -> dict[str, str]:
         if self.values is not None:
-            return dict(self.values)
-        return {name: self._secret(name) for name in self.references}
+            return self
+        return replace(self, values={name: self._secret(name) for name in self.references})
 
     def _secret(self, name: str) -> str:
         try:
@@ -215,18 +170,14 @@ def open_client(
         KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
     """
     bound = properties.bound()
+    log = ClientLog(bound.vertex, bound.redacted)
     try:
-        told = ClientLog(bound.vertex, bound.redacted)
-        return make({**bound.resolved(), "logger": told, **extra})
-    except (KafkaException, TypeError, ValueError) as error:
-        text = bound.redacted(reason_of(error))
-        known = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]
-        quoted = _QUOTED.search(text)  # An older name of the property, as the client calls it.
-        named = known[0] if known else quoted[1] if quoted else "(a combination)"
+        return bound.open(make, {"logger": log, **extra})
+    except ClientConfigError as error:
         raise _refusal(
             properties.vertex,
-            named,
-            f"the client reports: {text}",
+            error.name,
+            f"the client reports: {error}",
             "see the configuration reference of librdkafka for the property",
         ) from None
 
@@ -267,7 +218,7 @@ def client_error(
 
 def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: str) -> None:
     """Refuse properties of which the client would leave one out without a word."""
-    for name, other in _SAME:
+    for name, other in SAME:
         if {name, other} <= names:
             raise _refusal(
                 vertex, name, f"it is an alias of {other}, which is also set", "give one"

@@ -29,11 +29,6 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_PUBLISH_TIMED_OUT,
 )
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
-from bicycle_runtime.connectors.kafka.producing import (
-    DeliveryFailures,
-    client_call,
-    produce_messages,
-)
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
@@ -44,6 +39,13 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import ABSENT, FENCED, Rights, is_refusal
+from bicycle_streams.kafka.producing import (
+    PURGED,
+    DeliveryFailures,
+    client_call,
+    produce_messages,
+    until_done,
+)
 
 __all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
 
@@ -70,7 +72,6 @@ _REFUSED = frozenset(
         KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +232,9 @@ class TransactionalWriter:
         self._needed = replace(self._needed, operation="Write", topic=publication.topic)
         for messages in publication.messages():
             produce_messages(
-                producer, publication.topic, messages, failures=self._failures, wait=self._wait
-            )
+                lambda: producer, publication.topic, messages,
+                failures=self._failures, wait=self._wait,
+            )  # fmt: skip
         fault_point("transaction_produced")
         # 4. Add the marker.
         marker: MessageColumns = {
@@ -241,7 +243,7 @@ class TransactionalWriter:
             "partition": [self._index],
         }
         produce_messages(
-            producer, self._settings.marker_topic, marker,
+            lambda: producer, self._settings.marker_topic, marker,
             failures=self._failures, wait=self._wait,
         )  # fmt: skip
         self._flush(producer)
@@ -309,23 +311,13 @@ class TransactionalWriter:
                 with contextlib.suppress(KafkaException):  # It hears at once of one that is gone.
                     producer.list_topics(topic, timeout=_CALL_S)
         first = self._failures.first
-        if first is not None and first.code() in _PURGED:
+        if first is not None and first.code() in PURGED:
             producer.begin_transaction()  # Refused, with the reason why this one cannot continue.
         if first is not None:
             raise KafkaException(first)
 
     def _until_done(self, call: Callable[[float], None], *, limit_s: float) -> None:
-        """Make a call that may be repeated when it timed out, until it is done."""
-        deadline = self._clock.monotonic() + limit_s
-        while True:
-            try:
-                call(_CALL_S)
-                return
-            except KafkaException as error:
-                is_late = self._clock.monotonic() > deadline
-                if is_late or error.args[0].code() != KafkaError._TIMED_OUT:
-                    raise
-            self._wait()
+        until_done(call, limit_s=limit_s, clock=self._clock, wait=self._wait)
 
     def _wait(self) -> None:
         """Raise when the job must end, or when publishing took too long."""
@@ -352,7 +344,7 @@ class TransactionalWriter:
     def _cause(self, error: KafkaException) -> KafkaError:
         """Return the cause of an error: a commit only reports undelivered messages."""
         first = self._failures.first
-        if first is not None and first.code() not in _PURGED:
+        if first is not None and first.code() not in PURGED:
             return first
         cause: KafkaError = error.args[0]
         return cause

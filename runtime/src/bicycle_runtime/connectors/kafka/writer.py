@@ -7,9 +7,11 @@ are staged, and the driver sends them when the epoch is sealed.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -21,11 +23,6 @@ from bicycle_runtime.connectors.kafka.encoding import (
     columns_of,
 )
 from bicycle_runtime.connectors.kafka.errors import KAFKA_DELIVERY_FAILED
-from bicycle_runtime.connectors.kafka.producing import (
-    DeliveryFailures,
-    client_call,
-    produce_messages,
-)
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
@@ -34,11 +31,21 @@ from bicycle_runtime.connectors.kafka.settings import (
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_refusal
+from bicycle_streams.kafka.producing import (
+    PURGED,
+    DeliveryFailures,
+    SendingClient,
+    client_call,
+    produce_messages,
+)
 
 __all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
 
+_LOG = logging.getLogger(__name__)
 _FLUSH_S = 0.2
 
 
@@ -67,7 +74,7 @@ class KafkaWriterFactory:
     def __init__(self, plan: WriterPlan) -> None:
         self._plan = plan
         self._encoder: MessageEncoder | None = None
-        self._producer: Producer | None = None
+        self._sending: SendingClient | None = None
         self._owner = 0
 
     def __getstate__(self) -> WriterPlan:
@@ -89,18 +96,30 @@ class KafkaWriterFactory:
         """The settings of writers."""
         return self._plan
 
-    def producer(self) -> Producer:
+    def sending(self) -> SendingClient:
         """Return this process's producer, opened when it is first requested."""
-        if self._producer is None or self._owner != os.getpid():  # A fork must not share it.
-            self._producer = open_client(Producer, self._plan.client, self._plan.producer)
+        if self._sending is None or self._owner != os.getpid():  # A fork must not share it.
+            self._sending = None
+            self._sending = SendingClient(
+                self._open_producer,
+                again=PURGED,
+                timeout_s=int(self._plan.producer["message.timeout.ms"]) / 1_000,
+                clock=SystemClock(),
+            )
             self._owner = os.getpid()
-        return self._producer
+        return self._sending
+
+    def _open_producer(self) -> Producer:
+        plan = self._plan
+        if self._sending is not None:
+            log_event(_LOG, "kafka_client_renewed", vertex=plan.vertex)
+        return open_client(Producer, plan.client, plan.producer)
 
     def discard_producer(self) -> None:
         """Drop the producer with all that it has not sent."""
-        producer, self._producer = self._producer, None
-        if producer is not None and self._owner == os.getpid():
-            producer.purge(blocking=False)
+        sending, self._sending = self._sending, None
+        if sending is not None and self._owner == os.getpid():
+            sending.discard()
 
 
 class StagingWriter(StagedWriter):
@@ -140,9 +159,18 @@ class DirectWriter:
         self._encoder = encoder
         self._factory = factory
         self._plan = factory.plan
-        self._failures = DeliveryFailures()
         self._count = 0
         self.takes_rows = encoder.takes_rows
+
+    @cached_property
+    def _sending(self) -> SendingClient:
+        sending = self._factory.sending()
+        sending.renew_if_silent(0)  # Nothing waits: the time between epochs is no silence.
+        return sending
+
+    @cached_property
+    def _failures(self) -> DeliveryFailures:
+        return DeliveryFailures(self._sending)
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
         """Return the messages of some records."""
@@ -164,8 +192,8 @@ class DirectWriter:
         self._count += len(values)
         try:
             client_call(
-                produce_messages, self._factory.producer(), self._plan.topic, columns_of(values),
-                failures=self._failures, wait=self._raise_failures,
+                produce_messages, lambda: self._sending.client, self._plan.topic,
+                columns_of(values), failures=self._failures, wait=self._wait,
             )  # fmt: skip
         except KafkaException as error:
             raise self._error(error.args[0]) from error
@@ -188,18 +216,24 @@ class DirectWriter:
         """
         if self._count:
             try:
-                while client_call(self._factory.producer().flush, _FLUSH_S):
+                while self._sending.flush(_FLUSH_S, self._delivered_count):
                     self._raise_failures()
             except KafkaException as error:
                 raise self._error(error.args[0]) from error
             self._raise_failures()
 
     def abort(self) -> None:
-        """Drop unsent messages; messages in the brokers remain, as at least once permits.
-
-        Messages at the brokers stay: that is at least once.
-        """
+        """Drop unsent messages; messages in the brokers remain, as at least once permits."""
         self._factory.discard_producer()
+
+    @property
+    def _delivered_count(self) -> int:
+        return self._count - self._sending.waiting_count
+
+    def _wait(self) -> None:
+        """Replace a deaf client, or raise, while the queue of the client is full."""
+        self._sending.renew_if_silent(self._delivered_count)
+        self._raise_failures()
 
     def _raise_failures(self) -> None:
         if self._failures.first is not None:

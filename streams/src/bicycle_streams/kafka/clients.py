@@ -1,0 +1,122 @@
+"""The settings of clients of a cluster, and their opening.
+
+The toolkit and the connectors of jobs open every client here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+
+from bicycle_streams.kafka.failures import reason_of
+
+__all__ = ["READS_MANY", "SAME", "ClientConfigError", "ClientSettings", "texts"]
+
+_C = TypeVar("_C")
+SAME: Final = (
+    ("sasl.mechanism", "sasl.mechanisms"),
+    ("linger.ms", "queue.buffering.max.ms"),
+    ("retries", "message.send.max.retries"),
+    ("compression.type", "compression.codec"),
+    ("delivery.timeout.ms", "message.timeout.ms"),
+    ("max.in.flight", "max.in.flight.requests.per.connection"),
+    ("max.partition.fetch.bytes", "fetch.message.max.bytes"),
+)
+"""Names of librdkafka for one setting: when both are set, the later one wins silently."""
+_CONSUMER: Final = {
+    "check.crcs": "true",  # Otherwise a bit that a disk has flipped is part of a value.
+    "enable.auto.commit": "false",
+}
+READS_MANY: Final = {
+    # hot path: left as the client has them, these cost a factor of eight in throughput: it pauses
+    # a second whenever its queue was full.
+    "fetch.queue.backoff.ms": "1",
+    "queued.min.messages": "20000",
+}
+"""Settings of consumers that read many messages."""
+_QUOTED = re.compile(r'"([\w.]+)"')
+_HIDDEN = "***"
+_SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
+
+
+class ClientConfigError(Exception):
+    """An unknown setting of the client, or a wrong value; without secrets.
+
+    Args:
+        name: The setting.
+        reason: The client's text.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def texts(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as the client writes them.
+
+    Example:
+        >>> texts({"enable.idempotence": True, "linger.ms": 5})
+        {'enable.idempotence': 'true', 'linger.ms': '5'}
+    """
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in settings.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientSettings:
+    """The settings of all clients of a user: plain texts, and the values of secrets."""
+
+    plain: Mapping[str, str]
+    values: Mapping[str, str] | None = None
+
+    def resolved(self) -> dict[str, str]:
+        """Return all settings with secrets, to be passed to a client, not stored."""
+        return {**self.plain, **(self.values or {})}
+
+    def names(self) -> set[str]:
+        """Return the names of all settings."""
+        return {*self.plain, *(self.values or {})}
+
+    def value(self, name: str) -> str | None:
+        """Return a setting, under one name or another, or None."""
+        found = self.resolved()
+        names = next((names for names in SAME if name in names), (name,))
+        return next((found[name] for name in names if name in found), None)
+
+    def with_defaults(self, defaults: Mapping[str, str]) -> Self:
+        """Return a copy with settings that were not given, under one name or another."""
+        given = self.names()
+        given |= {name for names in SAME if given & {*names} for name in names}
+        missing = {k: v for k, v in defaults.items() if k not in given}
+        return replace(self, plain={**missing, **self.plain})
+
+    def redacted(self, text: str) -> str:
+        """Return a text in which nothing of the secrets is left, for errors and logs."""
+        for value in (self.values or {}).values():
+            if len(value) >= _SECRET_LENGTH_MIN:
+                text = text.replace(value, _HIDDEN)
+        return text
+
+    def open(self, make: Callable[[dict[str, Any]], _C], own: Mapping[str, Any]) -> _C:
+        """Return a client with these settings and ``own``, which wins.
+
+        Args:
+            make: ``Consumer``, ``Producer`` or ``AdminClient``.
+            own: Settings of this client; may hold callbacks.
+
+        Raises:
+            ClientConfigError: the client does not know a setting, or refuses its value.
+        """
+        full = self.with_defaults(_CONSUMER) if make is Consumer else self
+        try:
+            return make({**full.resolved(), **own})
+        except (KafkaException, TypeError, ValueError) as error:
+            text = self.redacted(reason_of(error))
+        known = [name for name in self.names() if f'"{name}"' in text]
+        quoted = _QUOTED.search(text)  # An older name of the setting, as the client calls it.
+        named = known[0] if known else quoted[1] if quoted else "(a combination)"
+        raise ClientConfigError(named, text)

@@ -1,0 +1,99 @@
+"""Kafka's clients: their settings, which show no secret, and messages that cannot be delivered."""
+
+import asyncio
+import time
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from bicycle_sdk.clock import SystemClock
+from bicycle_streams import StreamConnectError, connect
+from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.kafka import clients
+from bicycle_streams.kafka.clients import ClientSettings
+from bicycle_streams.kafka.cluster import Cluster
+from bicycle_streams.kafka.options import KafkaOptions
+from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
+
+NOBODY = "kafka://127.0.0.1:1"
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "username": "ada"}
+
+
+def opened(**options):
+    async def scenario():
+        async with connect(NOBODY, {"connect_timeout_ms": 300, **options}):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError) as caught:
+        asyncio.run(scenario())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"password": "hunter22"}, {"client_settings": "ssl.key.password=hunter22,sasl.password=x"}],
+)
+def test_the_text_of_an_error_shows_no_secret(given):
+    cluster = Cluster(StreamerUri.parse(NOBODY), KafkaOptions(**LOGIN, **given))
+
+    found = cluster.redacted(KafkaError(KafkaError._AUTHENTICATION, "login with hunter22 failed"))
+
+    assert found == "login with *** failed"
+
+
+def test_a_part_of_a_secret_with_a_comma_is_not_shown():
+    error = opened(**LOGIN, client_settings="sasl.password=hunter,22secret")
+
+    assert error.code == "BIC-2683"
+    assert "item 2 of client_settings" in error.summary
+    assert "22secret" not in f"{error.to_json()}"
+
+
+def test_a_setting_that_only_a_consumer_refuses_is_reported_with_its_name():
+    class Refusing:
+        def __init__(self, settings):
+            raise ValueError('bad value for "session.timeout.ms"')
+
+    cluster = Cluster(StreamerUri.parse(NOBODY), KafkaOptions())
+
+    with pytest.raises(StreamConnectError, match=r"session\.timeout\.ms") as caught:
+        cluster.open_client(Refusing, {"session.timeout.ms": 1})
+    assert caught.value.code == "BIC-2683"
+
+
+@pytest.mark.parametrize("given", [{}, {"check.crcs": "false"}])
+def test_every_consumer_checks_batches_unless_the_user_turns_it_off(monkeypatch, given):
+    monkeypatch.setattr(clients, "Consumer", dict)
+
+    found = ClientSettings(plain=given).open(dict, {"group.id": "g"})
+
+    assert found["check.crcs"] == given.get("check.crcs", "true")
+
+
+def test_a_setting_is_found_under_its_other_name():
+    settings = ClientSettings(plain={"message.timeout.ms": "7"})
+
+    assert settings.value("delivery.timeout.ms") == "7"
+    assert settings.value("linger.ms") is None
+
+
+def test_messages_fail_after_their_timeout_although_clients_are_replaced(monkeypatch):
+    monkeypatch.setattr("bicycle_streams.kafka.producing._SILENCE_S", 0.1)
+    made = []
+
+    def make():
+        made.append(Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}))
+        return made[-1]
+
+    sending = SendingClient(make, again=PURGED, timeout_s=1.5, clock=SystemClock())
+    failures = DeliveryFailures(sending)
+    headers = [("name", b"text")]
+    sending.client.produce("t", b"x", on_delivery=failures.taking(headers), headers=headers)
+    deadline = time.monotonic() + 30
+
+    while sending.flush(0.05, 0):
+        assert time.monotonic() < deadline, "the message waits for ever"
+
+    assert len(made) > 2
+    assert failures.count == 1
+    assert failures.first.code() == KafkaError._MSG_TIMED_OUT
