@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from bicycle_sdk.entry_points import entry_points
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 
@@ -33,10 +34,7 @@ def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
 
     Of several, the first by name is taken.
     """
-    # Slow on the start path: only previews need it.
-    from importlib.metadata import entry_points
-
-    found = sorted(entry_points(group=PREVIEW_GROUP), key=lambda one: one.name)
+    found = sorted(entry_points(PREVIEW_GROUP))
     runner: Callable[[Any, str, int], list[Any]] | None = found[0].load() if found else None
     return runner
 
@@ -47,11 +45,8 @@ def installed_options(role: Literal["source", "sink"], scheme: str) -> Any:
     An extension names it in the entry-point group ``bicycle.sources`` or ``bicycle.sinks``, under
     the scheme.
     """
-    # Slow on the start path: only URIs with schemes of extensions need it.
-    from importlib.metadata import entry_points
-
-    found = entry_points(group=f"bicycle.{role}s", name=scheme)
-    return next(iter(found)).load() if found else None
+    found = [point for point in entry_points(f"bicycle.{role}s") if point.name == scheme]
+    return found[0].load() if found else None
 
 
 def installed_function(name: str) -> Any:
@@ -61,12 +56,10 @@ def installed_function(name: str) -> Any:
         StreamDefinitionError: there is no such function, it is a job, or its constructor needs
             arguments.
     """
-    # Slow on the start path: only jobs that use functions of others need it.
-    from importlib.metadata import entry_points
-
-    found = entry_points(group=ENTRY_POINT_GROUP)
-    if name not in found.names:
-        known = ", ".join(sorted(found.names)) or "none"
+    points = entry_points(ENTRY_POINT_GROUP)
+    found = [point for point in points if point.name == name]
+    if not found:
+        known = ", ".join(sorted({point.name for point in points})) or "none"
         raise StreamDefinitionError(
             call=_CALL,
             problem=f"plugin {name!r} not found; installed: {known}",
@@ -75,7 +68,7 @@ def installed_function(name: str) -> Any:
                 "of the job"
             ),
         )
-    loaded = found[name].load()
+    loaded = found[0].load()
     if not isinstance(loaded, type) or not issubclass(loaded, FunctionObject):
         raise StreamDefinitionError(
             call=_CALL,

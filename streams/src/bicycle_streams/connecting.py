@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from bicycle_sdk.entry_points import entry_points
 from bicycle_sdk.options import from_mapping
 from bicycle_streams.addresses import StreamerUri, StreamUrl
 from bicycle_streams.contract import Streamer
@@ -75,16 +76,14 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     if location := _BACKENDS.get(uri.protocol):
         found: Any = _load(uri, location)
     else:
-        # It takes 20 ms to import, and only backends of other packages need it.
-        from importlib.metadata import entry_points
-
-        installed = entry_points(group=ENTRY_POINTS)
-        if uri.protocol not in installed.names:
-            known = sorted({*_BACKENDS, *installed.names})
+        points = entry_points(ENTRY_POINTS)
+        installed = [point for point in points if point.name == uri.protocol]
+        if not installed:
+            known = sorted({*_BACKENDS, *(point.name for point in points)})
             raise ProtocolUnknownError(
                 address=str(uri), protocol=uri.protocol, known_text=", ".join(known)
             )
-        found = installed[uri.protocol].load()
+        found = installed[0].load()
     return found  # type: ignore[no-any-return]  # Whatever an entry point names, used as a backend.
 
 

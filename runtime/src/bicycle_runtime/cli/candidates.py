@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from bicycle_sdk.entry_points import entry_points
+
 _PLUGINS = "bicycle.plugins"
 
 
@@ -23,10 +25,7 @@ def plugin_names(
     _context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
     """Return the installed plugins."""
-    # Slow to import, and needed for this alone.
-    from importlib.metadata import entry_points
-
-    return matching(entry_points(group=_PLUGINS).names, begin)
+    return matching((point.name for point in entry_points(_PLUGINS)), begin)
 
 
 def parameter_names(
@@ -34,9 +33,6 @@ def parameter_names(
 ) -> list[CompletionItem]:
     """Return ``NAME=`` for each parameter of the plugin or file in the command line."""
     # Slow to import, and needed for this alone.
-    from importlib.metadata import entry_points
-
-    # As above.
     from bicycle_runtime.extraction.parameter_names import names_in_file, names_in_module
 
     # Words that no option took are in ``args`` while the last option has no value yet.
@@ -45,8 +41,8 @@ def parameter_names(
     if path.endswith(".py"):
         names = names_in_file(Path(path).expanduser(), function)
     else:
-        points = entry_points(group=_PLUGINS, name=plugin)
-        names = [name for point in points for name in names_in_module(point.module, point.attr)]
+        points = [point.location for point in entry_points(_PLUGINS) if point.name == plugin]
+        names = [name for point in points for name in names_in_module(*point.partition(":")[::2])]
     return matching((f"{name}=" for name in names), begin)
 
 
