@@ -176,7 +176,8 @@ def files_of_operations() -> dict[str, set[str]]:
     module with the commands of operations is generated.
     """
     names = {kind.name: f"[\"']{kind.name}[\"']" for kind in JOB_OPERATIONS.values()}
-    rows = {kind.name: f"import .*\\b{kind.name.upper()}\\b" for kind in JOB_OPERATIONS.values()}
+    imports = r"operations\.\w+ import .*\b"
+    rows = {kind.name: f"{imports}{kind.name.upper()}\\b" for kind in JOB_OPERATIONS.values()}
     texts = [(path, text) for path, text in _texts() if "/operation_commands.py" not in path]
     return {
         name: {path for path, text in texts if re.search(f"{names[name]}|{rows[name]}", text)}

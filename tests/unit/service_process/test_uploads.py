@@ -157,3 +157,24 @@ def test_the_command_says_when_there_is_no_service(tmp_path, monkeypatch):
     assert json.loads(none.stdout)["code"] == "BIC-2302"
     assert json.loads(silent.stdout)["code"] == "BIC-2010"
     assert "needs --wheel" in alone.output
+
+
+def test_the_upgrade_command_checks_its_options_before_it_uploads_the_wheel(
+    served, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BICYCLE_HOME", str(served.home.path))
+    wheel = demo(tmp_path, "6.0")
+    words = ["upgrade", "nothing", "--wheel", str(wheel), "--json"]
+
+    def versions():
+        return {each["version"] for each in served.get(PLUGINS)["items"]}
+
+    wrong = CliRunner().invoke(main, [*words, "--epochs", "0"])
+    before = versions()
+    unknown = [CliRunner().invoke(main, [*words, *more]) for more in ([], ["--plan-only"])]
+
+    assert json.loads(wrong.stdout)["code"] == "BIC-1101"
+    assert "6.0" not in before
+    assert "6.0" in versions()
+    assert [json.loads(each.stdout)["code"] for each in unknown] == ["BIC-1902"] * 2
+    assert "Missing option '--wheel'" in CliRunner().invoke(main, ["upgrade", "nothing"]).output

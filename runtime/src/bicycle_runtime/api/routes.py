@@ -121,20 +121,20 @@ def _looking(path: str, summary: str, handler: Any, answer: Any, **more: Any) ->
 
 
 def _operations() -> tuple[Route, ...]:
-    """Return the routes of the operations, one for each that has a path."""
-    return tuple(_operation(kind) for kind in kinds.KINDS.values() if kind.path)
+    """Return the routes of the operations."""
+    found = [kind for kind in kinds.KINDS.values() if kind.path]
+    second = [_operation(kind, *kind.second_route) for kind in found if kind.second_route]
+    return (*(_operation(kind, kind.method, kind.path) for kind in found), *second)
 
 
-def _operation(kind: OperationKind, **changed: Any) -> Route:
-    has_body = kind.method == "POST"
-    conflicts = (409, 422, 429)
-    facts: dict[str, Any] = {
-        "method": kind.method, "path": kind.path, "summary": kind.summary,
-        "handler": acting.asking(kind), "answer": Operation, "code": 202, "role": Role.OPERATOR,
-        "takes_key": True, "body": body_of(kind) if has_body else None,
-        "errors": (400, 404, 409, 413, 415, 422, 429) if has_body else (404, *conflicts),
-    }  # fmt: skip
-    return Route(**{**facts, **changed})
+def _operation(kind: OperationKind, method: str, path: str) -> Route:
+    has_body = method == "POST"
+    return Route(
+        method=method, path=path, summary=kind.summary, handler=acting.asking(kind),
+        answer=Operation, code=202, role=Role.OPERATOR, takes_key=True,
+        body=body_of(kind) if has_body else None,
+        errors=(400, 404, 409, 413, 415, 422, 429) if has_body else (404, 409, 422, 429),
+    )  # fmt: skip
 
 
 ROUTES: tuple[Route, ...] = (
@@ -144,9 +144,6 @@ ROUTES: tuple[Route, ...] = (
              shapes.JobDetail),
     Route(method="GET", path="/statuses", summary="List jobs with their complete status.",
           handler=jobs.statuses, answer=shapes.StatusList),
-    _operation(
-        kinds.KINDS["cancel"], method="DELETE", path=_JOB, body=None, errors=(404, 409, 422, 429)
-    ),
     _looking("/status", "Read the current status that the driver reports.", jobs.status,
              shapes.StatusAnswer),
     _looking("/metrics", "Read the metrics of a job.", jobs.metrics, shapes.MetricList),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
 
-from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, job_names
+from bicycle_runtime.cli.access import (
+    JobAccess,
+    LocalJobs,
+    RemoteJobs,
+    reached_jobs,
+    reached_service,
+    service_options,
+)
+from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, home, job_names
 from bicycle_runtime.cli.status_lines import show_status
-from bicycle_runtime.jobs.operations.operation import OperationKind
+from bicycle_runtime.jobs.operations.operation import OperationKind, Result
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.options import OptionInfo
 from bicycle_streams.cli.commands import examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
-
-__all__ = ["COMMANDS", "add_operations", "operation_command", "perform"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _VALUE = "_value"  # The name of a positional argument is that of its option, and this.
@@ -35,11 +40,15 @@ def operation_command(kind: OperationKind) -> click.Command:
         epilog=examples(*kind.examples),
     )
     @_arguments(kind)
+    @_wheel_options(kind)
     @declared_options([info for info in kind.option_infos if not _is_argument(kind, info)])
     @_all_flag(kind)
     @service_options
     @answers
-    def command(*, as_json: bool, job: str = "", is_all: bool = False, **given: Any) -> None:
+    def command(
+        *, as_json: bool, job: str | None = None, is_all: bool = False, plan_only: bool = False,
+        wheel: Path | None = None, lock: Path | None = None, **given: Any,
+    ) -> None:  # fmt: skip
         for each in kind.positional:
             given[each] = _either(each, given.pop(each + _VALUE), given.get(each))
         if kind.selects and sum([is_all, *(bool(given[each]) for each in kind.selects)]) != 1:
@@ -47,26 +56,27 @@ def operation_command(kind: OperationKind) -> click.Command:
             raise click.UsageError(f"choose one of {', '.join(words)} or --all")
         for each in kind.locations:
             given[each] = _absolute(given[each])
-        perform(kind, job, given, as_json=as_json)
+        job = job or ""
+        present = {name: value for name, value in given.items() if value not in (None, (), {})}
+        chosen = kind.plan if plan_only and kind.plan else kind
+        if wheel is None:
+            # What needs no job is at a location of this machine.
+            jobs = LocalJobs(home()) if kind.job_option and not job else reached_jobs()
+            options = chosen.parse(present)
+            _show(chosen, job, jobs.perform(chosen, job, options), jobs, as_json=as_json)
+            return
+        chosen.parse({**present, kind.wheel: ""})  # A wrong option is reported before the upload.
+        remote = reached_service()
+        uploaded = {kind.wheel: remote.upload(wheel=wheel, lock=lock)["digest"]}
+        jobs = RemoteJobs(remote)
+        result = jobs.perform(chosen, job, chosen.parse({**present, **uploaded}))
+        _show(chosen, job, {**result, **uploaded}, jobs, as_json=as_json)
 
     return command
 
 
-def perform(
-    kind: OperationKind, job: str, given: Mapping[str, Any], *, as_json: bool
-) -> None:  # fmt: skip
-    """Run an operation on a job, and print its result.
-
-    Args:
-        kind: The operation.
-        job: The job's id; empty for an operation without a job.
-        given: Options as texts; absent ones are None or empty.
-        as_json: Whether to print one JSON document.
-    """
-    present = {name: value for name, value in given.items() if value not in (None, (), {})}
-    options = kind.parse(present)
-    jobs = reached_jobs()
-    result = jobs.perform(kind, job, options)
+def _show(kind: OperationKind, job: str, result: Result, jobs: JobAccess, *, as_json: bool) -> None:
+    """Print the result of an operation."""
     if kind.report is None:
         status, saved = jobs.status(job), result.get("savepoint")
         if as_json:
@@ -76,7 +86,7 @@ def perform(
         if saved:
             click.echo(savepoint_line(saved))
     elif as_json:
-        answer_json({"job": job, **result})
+        answer_json({**({"job": job} if job else {}), **result})
     else:
         click.echo(kind.report(job, result))
 
@@ -92,9 +102,30 @@ def _arguments(kind: OperationKind) -> Callable[[F], F]:
                 required=info.is_required,
                 nargs=-1 if info.is_list else 1,
                 metavar=_metavar(info),
-                shell_complete=complete_savepoint if each == "url" else None,
+                shell_complete=complete_savepoint if each in ("name", "url") else None,
+            )(command)
+        if kind.job_option:
+            return click.option(
+                "--job", metavar="JOB", shell_complete=job_names, help=kind.job_option
             )(command)
         return click.argument("job", shell_complete=job_names)(command) if kind.has_job else command
+
+    return add
+
+
+def _wheel_options(kind: OperationKind) -> Callable[[F], F]:
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+    def add(command: F) -> F:
+        if kind.plan is not None:
+            text = "Show the effect on each state, without changes."
+            command = click.option("--plan-only", is_flag=True, help=text)(command)
+        if kind.wheel:
+            text = "Lock file with versions and hashes of its libraries."
+            command = click.option("--lock", type=file, help=text)(command)
+            text = "Wheel of the new version."
+            command = click.option("--wheel", type=file, required=True, help=text)(command)
+        return command
 
     return add
 
@@ -113,8 +144,9 @@ def _metavar(info: OptionInfo) -> str:
 
 
 def _is_argument(kind: OperationKind, info: OptionInfo) -> bool:
-    """Return whether an option is an argument only: it has no flag."""
-    return info.name in kind.positional and (info.is_list or info.is_required)
+    """Return whether an option has no flag: an argument, or the digest of a wheel."""
+    is_positional = info.name in kind.positional and (info.is_list or info.is_required)
+    return is_positional or info.name == kind.wheel
 
 
 def _argument_text(kind: OperationKind, name: str) -> str:

@@ -10,9 +10,8 @@ import msgspec
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
-from bicycle_runtime.cli.operations import add_operations, perform
+from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import complete_savepoint, job_names
-from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
 from bicycle_streams.cli.commands import CommandGroup, examples
@@ -22,8 +21,6 @@ from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.layouts.savepoint import Savepoint
-
-__all__ = ["savepoint_command"]
 
 _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
 _SPARE_COLUMNS = ("files", "records", "plugin")
@@ -130,37 +127,6 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
         savepoint = msgspec.convert(plain, Savepoint)
         lines = _savepoint_lines(savepoint, str(plain["url"]), is_verified=verify)
         show_text("\n".join([*lines, *details(msgspec.convert(plain["checkpoint"], EpochReport))]))
-
-
-@savepoint_command.command(
-    "delete",
-    epilog=examples(
-        "bicycle savepoint delete savepoints/before-upgrade",
-        "bicycle savepoint delete before-upgrade --job wordcount",
-    ),
-)
-@click.argument("url", shell_complete=complete_savepoint)
-@click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
-@service_options
-@answers
-def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
-    """Delete a savepoint, or the remains of an incomplete savepoint.
-
-    Other files are never deleted. Jobs that started from the savepoint have copies.
-    """
-    # Slow to import, and not needed to show the help.
-    from bicycle_runtime.base.storage_urls import open_storage
-    from bicycle_runtime.recovery.savepoints import delete_savepoint
-
-    if job is not None:
-        perform(JOB_OPERATIONS["delete_savepoint"], job, {"name": url}, as_json=as_json)
-        return
-    storage = open_storage(url)
-    delete_savepoint(storage)
-    if as_json:
-        answer_json({"url": storage.url})
-    else:
-        click.echo(f"removed {storage.url}")
 
 
 def _row(entry: SavepointEntry) -> tuple[str, ...]:

@@ -58,20 +58,6 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.state.sealed.refs import objects_of
 
-__all__ = [
-    "SAVEPOINT_FILES",
-    "Content",
-    "SavepointWriter",
-    "content_of",
-    "delete_savepoint",
-    "epoch_paths",
-    "job_facts",
-    "job_of",
-    "read_savepoint",
-    "verify_savepoint",
-    "write_savepoint",
-]
-
 # One of them is wherever a savepoint is, whole or not.
 SAVEPOINT_FILES = (SAVEPOINT_FILE, SAVEPOINT_CLAIM)
 _FOLDERS = (CONNECTORS, EPOCHS, STAGED, STATE)

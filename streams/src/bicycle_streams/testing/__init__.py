@@ -27,24 +27,13 @@ pytest.register_assert_rewrite(
     )
 )
 
-from bicycle_streams.testing.cases import (  # noqa: E402 - see above.
-    LosesConnections,
-    StreamCase,
-)
-from bicycle_streams.testing.consumer_rules import (  # noqa: E402 - see above.
-    ConsumerRules,
-)
+from bicycle_streams.testing.cases import LosesConnections, StreamCase  # noqa: E402 - see above.
+from bicycle_streams.testing.consumer_rules import ConsumerRules  # noqa: E402 - see above.
 from bicycle_streams.testing.group_rules import GroupRules  # noqa: E402 - see above.
 from bicycle_streams.testing.load import StreamLoadSuite  # noqa: E402 - see above.
-from bicycle_streams.testing.position_rules import (  # noqa: E402 - see above.
-    PositionRules,
-)
-from bicycle_streams.testing.producer_rules import (  # noqa: E402 - see above.
-    ProducerRules,
-)
-from bicycle_streams.testing.transaction_rules import (  # noqa: E402 - see above.
-    TransactionRules,
-)
+from bicycle_streams.testing.position_rules import PositionRules  # noqa: E402 - see above.
+from bicycle_streams.testing.producer_rules import ProducerRules  # noqa: E402 - see above.
+from bicycle_streams.testing.transaction_rules import TransactionRules  # noqa: E402 - see above.
 
 __all__ = ["LosesConnections", "StreamCase", "StreamLoadSuite", "StreamSuite"]
 

@@ -16,14 +16,7 @@ from bicycle_streams import (
     StreamKeyEmptyError,
     StreamUnsupportedError,
 )
-from bicycle_streams.testing.cases import (
-    CaseRules,
-    StreamCase,
-    numbers,
-    play,
-    send,
-    texts,
-)
+from bicycle_streams.testing.cases import CaseRules, StreamCase, numbers, play, send, texts
 
 __all__ = ["ConsumerRules"]
 

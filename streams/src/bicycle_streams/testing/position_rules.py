@@ -17,14 +17,7 @@ from bicycle_streams import (
     StreamKeyNotFoundError,
     StreamUnsupportedError,
 )
-from bicycle_streams.testing.cases import (
-    CaseRules,
-    StreamCase,
-    lately_ms,
-    numbers,
-    play,
-    send,
-)
+from bicycle_streams.testing.cases import CaseRules, StreamCase, lately_ms, numbers, play, send
 
 __all__ = ["PositionRules"]
 

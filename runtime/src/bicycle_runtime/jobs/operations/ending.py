@@ -101,6 +101,7 @@ STOP = OperationKind(
     available="active",
     path="/jobs/{job_id}/stop",
     button="Stop",
+    is_bulk=True,
     is_destructive=True,
     question="{job} finishes and publishes its current epoch, and ends. The next run continues "
     "after this epoch: no record is lost, and none is read twice.",
@@ -181,6 +182,7 @@ CANCEL = OperationKind(
     is_repeatable=True,
     available="not canceling",
     path="/jobs/{job_id}/cancel",
+    second_route=("DELETE", "/jobs/{job_id}"),
     button="Cancel",
     is_destructive=True,
     question="All processes of {job} end at once. Epochs up to {epoch} are kept, and their output "

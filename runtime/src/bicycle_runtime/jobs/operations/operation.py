@@ -77,6 +77,7 @@ class OperationKind:
         path: Path of the REST route; empty for an operation without one. Options that the path
             names are not in the body.
         method: Method of the REST route.
+        second_route: Method and path of a second REST route without a body; None for none.
         button: Label of the button on the job's page; empty for an operation without a button.
         tab: The tab of the job's page that has the button; empty for the head of the page.
         question: The text of the form before the operation is done. ``{job}``, ``{epoch}``,
@@ -84,9 +85,15 @@ class OperationKind:
         inputs: The options that the form has fields for.
         from_form: Returns the options for the fields of the form of a job; None uses the fields.
         current: Returns the initial values of these fields.
+        is_bulk: The list of jobs offers the operation for the selected jobs.
         shown: The state of a job while the operation runs; empty for the state of its driver.
         is_destructive: The job ends, or data is removed.
         command: Words of the command after ``bicycle``; empty for an operation without one.
+        job_option: Help of ``--job`` for a command that works without a job, too; empty for the
+            argument JOB.
+        wheel: The option that is the digest of an uploaded plugin. The command uploads ``--wheel``
+            to a service.
+        plan: The operation of the flag ``--plan-only``, which shows the effect without changes.
         positional: Options that are positional arguments of the command, after the job.
         locations: Options that are paths or URLs; the command makes paths absolute, since a service
             has another working directory.
@@ -111,15 +118,20 @@ class OperationKind:
     available: Availability = "always"
     path: str = ""
     method: str = "POST"
+    second_route: tuple[str, str] | None = None
     button: str = ""
     tab: str = ""
     question: str = ""
     inputs: tuple[str, ...] = ()
     from_form: Callable[[Home, str, Mapping[str, str]], Mapping[str, Any]] | None = None
     current: Callable[[JobStatus], Mapping[str, Any]] | None = None
+    is_bulk: bool = False
     shown: Literal["", "STOPPING", "CANCELING"] = ""
     is_destructive: bool = False
     command: str = ""
+    job_option: str = ""
+    wheel: str = ""
+    plan: OperationKind | None = None
     positional: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
     selects: tuple[str, ...] = ()

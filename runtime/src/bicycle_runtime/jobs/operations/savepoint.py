@@ -146,9 +146,14 @@ def _check_deletion(call: OperationCall, options: DeleteSavepointOptions) -> Del
 
 def _delete_savepoint(call: OperationCall, options: DeleteSavepointOptions) -> Result:
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.savepoints.commands import remove_savepoint
+    from bicycle_runtime.base.storage_urls import open_storage
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+    from bicycle_runtime.recovery.savepoints import delete_savepoint
 
-    return remove_savepoint(call.home, call.job, options.name)
+    job, name = call.job, options.name
+    storage = savepoint_of(call.home, job, name) if job else open_storage(name)
+    delete_savepoint(storage)
+    return {"url": storage.url}
 
 
 def _found_deletion(call: OperationCall, options: DeleteSavepointOptions) -> Result | None:
@@ -232,6 +237,15 @@ DELETE_SAVEPOINT = OperationKind(
     is_destructive=True,
     question="Savepoint {name} of {job} is deleted. Jobs that started from it have their own "
     "copies.",
+    command="savepoint delete",
+    job_option="Treat NAME as the name of a savepoint of this job.",
+    positional=("name",),
+    help="NAME is the directory or URL of a savepoint, whole or incomplete, or with --job the name "
+    "of a savepoint of this job. Other files are never deleted.",
+    examples=(
+        "bicycle savepoint delete savepoints/before-upgrade",
+        "bicycle savepoint delete before-upgrade --job wordcount",
+    ),
     report=lambda _job, result: f"removed {result['url']}",
 )
 RESTORE = OperationKind(

@@ -50,29 +50,12 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import (
-    delete_savepoint,
     read_savepoint,
     verify_savepoint,
     write_savepoint,
 )
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.random_source import system_random
-
-__all__ = [
-    "SavepointEntry",
-    "begin_with",
-    "create_savepoint",
-    "inspect_savepoint",
-    "known_savepoints",
-    "list_savepoints",
-    "open_origin",
-    "remove_savepoint",
-    "restore_savepoint",
-    "savepoint_at",
-    "savepoint_of",
-    "savepoint_of_last_epoch",
-    "savepoint_report",
-]
 
 _BEAT_MS = 1_000
 
@@ -243,21 +226,6 @@ def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dic
     plain: dict[str, Any] = msgspec.to_builtins(savepoint)
     more = {"is_verified": is_thorough, "checkpoint": report.to_json()}
     return {"url": storage.url, **plain, **more}
-
-
-def remove_savepoint(home: Home, job: str, name: str) -> dict[str, Any]:
-    """Remove a savepoint beside a job's checkpoints, or files of an unfinished one.
-
-    Returns:
-        Its ``url``.
-
-    Raises:
-        SavepointMissingError: there is neither; nothing was removed.
-        BicycleError: see ``savepoint_of``.
-    """
-    storage = savepoint_of(home, job, name)
-    delete_savepoint(storage)
-    return {"url": storage.url}
 
 
 def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoint:

@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.operations.operation import (
 )
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.operations.starting import RESUME, SUBMIT
+from bicycle_runtime.service.operations.starting import STARTED
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.plugins.uploaded_plugins import (
     InstallFacts,
@@ -79,7 +79,7 @@ _REMOVE = OperationKind(
 
 KINDS: Mapping[str, OperationKind] = {
     **JOB_OPERATIONS,
-    **{each.name: each for each in (RESUME, SUBMIT, UPGRADE, PLAN_UPGRADE, _DISMISS)},
+    **{each.name: each for each in (*STARTED, UPGRADE, PLAN_UPGRADE, _DISMISS)},
     **{each.name: each for each in (_INSTALL, _REMOVE)},
 }
-STARTING = (SUBMIT.name, RESUME.name)  # Kinds that start a job: they wait for slots.
+STARTING = tuple(kind.name for kind in STARTED)  # Kinds that start a job: they wait for slots.

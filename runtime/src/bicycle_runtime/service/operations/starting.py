@@ -195,7 +195,7 @@ def _found_start(call: OperationCall, _facts: SubmitFacts | StoredResume) -> Res
 
 def _settle_resume(call: OperationCall, facts: ResumeFacts) -> StoredResume:
     """Return the master and the slots that the job waits for."""
-    _require_slots("resume", facts.slots)
+    _require_slots(RESUME_HERE.name, facts.slots)
     request = resumed_request(call.home, call.job)
     slots = facts.slots or request.options.parallelism
     return StoredResume(slots=slots, master=request.options.master)
@@ -218,3 +218,4 @@ RESUME = dataclasses.replace(
     settle=_settle_resume,
     find=_found_start,
 )
+STARTED = (RESUME, SUBMIT)

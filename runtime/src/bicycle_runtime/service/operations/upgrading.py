@@ -15,6 +15,7 @@ from bicycle_runtime.jobs.upgrading.notes import require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions, plan_upgrade, upgrade_job
 from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
 from bicycle_sdk.options import option
+from bicycle_sdk.quantities import duration_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +75,54 @@ def _upgrade(call: OperationCall, options: VersionOptions) -> Result:
     )  # fmt: skip
 
 
-UPGRADE = OperationKind(
-    name="upgrade",
-    summary="Continue a job with another version of its plugin.",
+def _report(job: str, result: Result) -> str:
+    version = result["plugin_version"]
+    if result["changes"] is None:
+        return f"{job} already runs version {version}"
+    operators = result["changes"]["operators"]
+    lines = [f"  {each['verdict']:<9}{each['operator']}" for each in operators]
+    if "gap_ms" not in result:
+        return "\n".join(
+            [*lines, f"{job} would continue with version {version}; nothing was changed"]
+        )
+    gap = "unknown" if result["gap_ms"] is None else duration_text(result["gap_ms"])
+    saved = f", savepoint {result['savepoint']}" if result["savepoint"] else ""
+    done = f"{job} continues with version {version} after epoch {result['epoch']}"
+    return "\n".join([*lines, f"{done}; gap in the output: {gap}{saved}"])
+
+
+PLAN_UPGRADE = OperationKind(
+    name="plan_upgrade",
+    summary="Compare another version of the plugin with the last epoch; nothing is changed.",
     options=VersionOptions,
     settle=_check,
-    perform=_upgrade,
+    perform=_plan,
     is_repeatable=True,
     needs_running=True,
     available="running",
-    path="/jobs/{job_id}/upgrade",
-)
-PLAN_UPGRADE = replace(
-    UPGRADE,
-    name="plan_upgrade",
-    summary="Compare another version of the plugin with the last epoch; nothing is changed.",
-    perform=_plan,
     path="/jobs/{job_id}/upgrade/plan",
+    report=_report,
+)
+UPGRADE = replace(
+    PLAN_UPGRADE,
+    name="upgrade",
+    summary="Upgrade a running job to another version of its plugin.",
+    perform=_upgrade,
+    path="/jobs/{job_id}/upgrade",
+    command="upgrade",
+    wheel="digest",
+    plan=PLAN_UPGRADE,
+    help="The wheel is uploaded to the service of the job and compared with the last epoch: if the "
+    "version does not match the state, the job is unchanged. Otherwise the job stops after an "
+    "epoch, and the new version continues after it and is monitored. If it fails or restarts, the "
+    "previous version continues after the last sealed epoch, and the command fails. No record is "
+    "read or published twice.\n\nWith the strategy blue-green, the new version first runs in "
+    "parallel with the job: it reads the same input and builds separate state without visible "
+    "output. When it has caught up and is stable, the job stops, and the new version continues at "
+    "the same position with its state.",
+    examples=(
+        "bicycle upgrade clicks --wheel dist/clicks-2.0-py3-none-any.whl",
+        "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --plan-only",
+        "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --strategy blue-green",
+    ),
 )

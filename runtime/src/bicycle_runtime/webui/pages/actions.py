@@ -30,6 +30,7 @@ _ENDING = (State.STOPPING, State.CANCELING, State.FAILING)
 
 # The buttons at the head of a job's page, in this order.
 ACTIONS = tuple(kind for kind in KINDS.values() if kind.button and not kind.tab)
+[_BULK] = (kind for kind in KINDS.values() if kind.is_bulk)
 
 
 def fits(kind: OperationKind, job: KnownJob) -> bool:
@@ -153,11 +154,11 @@ async def bulk_stop_do(site: Site, request: Request) -> Response:
         job = scope.view.get(name)
         if job is not None and _can_stop(job):
             try:
-                await scope.ask("stop", name, {})
+                await scope.ask(_BULK.name, name, {})
             except BicycleError as error:
                 return site.refusal(request, error, status=409)
     return RedirectResponse("/jobs", status_code=303)
 
 
 def _can_stop(job: KnownJob) -> bool:
-    return fits(KINDS["stop"], job)
+    return fits(_BULK, job)

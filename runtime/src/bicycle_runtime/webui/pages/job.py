@@ -99,7 +99,8 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
     plain = site.service.secrets.hide(job.summary.job_id, msgspec.to_builtins(found))
     shown = msgspec.convert(plain, list[DeadLetter])
     may_operate = request.state.identity.may(Role.OPERATOR)
-    can_replay = may_operate and fits(KINDS["replay_letters"], job)
+    offered = (kind for kind in KINDS.values() if kind.tab == "dead-letters")
+    can_replay = may_operate and any(fits(kind, job) for kind in offered)
     return {"letters": shown, "following": following, "can_replay": can_replay}
 
 
