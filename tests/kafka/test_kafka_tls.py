@@ -61,7 +61,7 @@ def broker(certificates, tmp_path_factory, guard_broker):
 
 
 def require_certificates(admin):
-    """Let the broker refuse clients without a certificate: its start is probed without one."""
+    """Require client certificates of the broker, whose start is probed without one."""
     name = "listener.name.client.ssl.client.auth"
     entry = ConfigEntry(name, "required", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])

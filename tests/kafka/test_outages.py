@@ -112,7 +112,7 @@ def test_a_broker_that_stands_still_in_any_call_of_a_transaction_delays_counts_o
 
 
 def _outlive(jobs: list[Job], seconds: float) -> None:
-    """Let the jobs go on, and see that none of them ends for so long."""
+    """Wait for this time, and check that no job ends in it."""
     for job in jobs:
         job.life.release()
     over = time.monotonic() + seconds

@@ -48,13 +48,13 @@ def build_application(
     """Return the application.
 
     Args:
-        service: What it is a door of; open while requests come.
-        hosts: What it may be called: host and port, as in the header ``Host``.
-        authenticator: Tells who asks.
-        limits: Counts what one token or address asks for.
+        service: The service, which is open while requests arrive.
+        hosts: Its allowed names: host and port, as in the header ``Host``.
+        authenticator: Determines the caller.
+        limits: The limits per token and address.
         routes: Routes of the API.
         pages: Further routes, for paths that the API does not have.
-        missing: Makes the page for a person who asks for an address that is not there.
+        missing: Renders the page for an unknown address.
     """
     data = msgspec.json.encode(document(routes))
 

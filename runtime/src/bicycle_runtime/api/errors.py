@@ -168,8 +168,8 @@ def broken_error(path: str, error: Exception) -> BicycleError:
     """Return the error for an unexpected exception: a full disk, or a bug.
 
     Args:
-        path: What was asked; a long one is cut.
-        error: What was raised.
+        path: The requested path; a long path is truncated.
+        error: The exception.
     """
     path = path[:200]
     is_full = isinstance(error, OSError) and error.errno in _FULL

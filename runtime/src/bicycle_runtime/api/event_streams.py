@@ -1,7 +1,7 @@
 """Server-sent event streams: events of jobs, and their logs.
 
-A stream ends with the service, after an hour, or when its reader is gone; a reader connects again
-with the number of the last event, and goes on behind it.
+A stream ends with the service, after an hour, or when its reader disconnects. A reader reconnects
+with the number of the last event, and gets the events after it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _KEEP_ALIVE = ": still here\n\n"
 async def event_stream(scope: Scope, request: Request, job: str | None) -> StreamingResponse:
     """Return a stream of the events of one job, or of all jobs.
 
-    Events are ``job`` (the row of a job that changed), ``gone``, and, with the number that a reader
-    goes on from, the kinds of ``Event``; ``resync`` says that more was missed than is told.
+    Events are ``job`` (the row of a changed job), ``gone``, and, with the number for a reconnect,
+    the kinds of ``Event``; ``resync`` reports that missed events are no longer available.
     """
     scope.begin_stream()
     last = request.headers.get("last-event-id", "")
@@ -100,7 +100,7 @@ class News:
     """An item of news: a changed row, a removed job, an event, or a gap.
 
     ``data`` is a ``JobSummary``, ``{"job_id": …}``, an ``Event`` or ``{"latest": …}``; ``number``
-    is what to go on behind, None for news that the history does not have.
+    is the number for a reconnect, None for news that are not in the history.
     """
 
     kind: str
@@ -115,8 +115,8 @@ async def news_of(
 
     Args:
         scope: The service as the caller sees it.
-        jobs: Their ids; None for all of the scope.
-        after: Number of the event to go on behind; None for what happens from now on.
+        jobs: The ids of jobs; None for all jobs of the scope.
+        after: Number of the last received event; None for new events only.
     """
     newest = await scope.service.slow(scope.service.history.latest_event)
     return _news_of(scope, jobs, after, newest)

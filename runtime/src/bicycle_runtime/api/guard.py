@@ -1,10 +1,10 @@
 """The guard of every request: host, origin, size, identity, response headers.
 
-A browser can be led to send requests here by any page that its user looks at. So the host must be
-ours (a foreign name may lead to this address), a change must come from a page of ours or from no
-page at all, and bodies are of types that a foreign form cannot send: JSON below ``/api``, but for
-uploads; forms for pages, and then the browser must tell where they come from. An answer that is a
-stream ends when who reads it would be let in no more.
+Any page in a browser can send requests to this address. So the host name must be a name of this
+service (a foreign name may resolve to this address), and a change must have the origin of this
+service, or no origin. Bodies have types that a foreign form cannot send: JSON below ``/api``,
+except for uploads. Forms of pages must have an origin. A streamed response ends when its caller
+loses access.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Exchange:
     """One request and its answer.
 
     Args:
-        service: Gets the figures.
-        receive: Gives the request.
-        send: Takes the answer.
-        bytes_max: How large the body may be; for each MiB a second more is given to send it.
-        is_tls: Whether it came over TLS: browsers are told to come so always.
+        service: The service, which counts requests.
+        receive: Returns the request.
+        send: Sends the response.
+        bytes_max: Maximum size of the body; each MiB extends the time limit by a second.
+        is_tls: Whether it was sent over TLS; the response then requires TLS for later requests.
 
     Attributes:
         has_begun: Whether something of the answer is on its way.
@@ -168,11 +168,11 @@ class Guard:
     """An ASGI application before another one.
 
     Args:
-        app: The other one.
-        service: Gets the figures, and the refused changes into its audit log.
-        hosts: What this service may be called, with the port.
-        authenticator: Tells who asks.
-        limits: Counts what they ask.
+        app: The wrapped application.
+        service: The service, which counts requests and logs rejected changes.
+        hosts: The allowed names of this service, with the port.
+        authenticator: Determines the caller.
+        limits: The limits of callers.
     """
 
     def __init__(
@@ -210,12 +210,12 @@ class Guard:
             self._note_refused(scope, error.code)
             answer = _to_login(scope, error) or error_answer(error)
             await answer(scope, receive, exchange.send)
-        except Exception as error:  # The last door: a bug is told as one.
+        except Exception as error:  # The last handler: other exceptions are bugs.
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=scope["path"])
             if not exchange.has_begun:
                 await broken_answer(scope["path"], error)(scope, receive, exchange.send)
             elif not exchange.is_over:
-                raise  # The server cuts the connection, so that nobody takes half for the whole.
+                raise  # The server closes the connection: the response is incomplete.
         finally:
             if state["connection"] is not None:
                 state["connection"].leave()
@@ -297,7 +297,7 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
         raise ForeignOriginError(origin=origin[:200])
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM and takes_form(scope["method"], scope["path"]):
-        return  # Every browser tells the origin of a form, and it was looked at above.
+        return  # Every browser sends the origin of a form, which was checked above.
     if scope["path"].startswith("/api/"):
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if kind != _JSON and (scope["method"] != "DELETE" or has_body):

@@ -24,12 +24,12 @@ def note_refused(
     """Write a line to the audit log before the refusal is sent.
 
     Args:
-        service: Whose log it is.
-        identity: Who asked.
-        address: From where.
-        action: What was tried.
-        target: On what; a long one is cut.
-        code: Of the error.
+        service: The service with the log.
+        identity: The caller.
+        address: Address of the caller.
+        action: The rejected action.
+        target: Its target; a long text is truncated.
+        code: Code of the error.
     """
     entry = {
         "actor": identity.name,

@@ -70,10 +70,10 @@ Handler = Callable[[Call], Awaitable[Response]]
 class Route:
     """One route below ``/api/v1``, or at the root with ``is_root``.
 
-    ``answer`` is the shape of a good answer, of ``code``; ``media`` its type. ``stream`` says that
-    it may also be a stream of events. ``errors`` are the codes of other answers that it gives, and
-    ``codes`` those of other good ones. ``upload`` are the files of a form, name to what it is for;
-    the first must be sent.
+    ``answer`` is the shape of a successful response with the status ``code``; ``media`` is its
+    type. With ``stream``, the response may be a stream of events. ``errors`` are the other statuses
+    for errors, ``codes`` the other statuses for success. ``upload`` are the files of a form, name
+    to description; the first is required.
     """
 
     method: str

@@ -1,7 +1,7 @@
 """The table of routes: each route of the API once, with its parameters.
 
-Requests, the OpenAPI document, the reference page and the tests are made of it. The paths of the
-first REST API (below ``/api``) are the same handlers as those below ``/api/v1``.
+Requests, the OpenAPI document, the reference page and the tests use it. The paths of the first REST
+API (below ``/api``) have the same handlers as the paths below ``/api/v1``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shapes of responses and of request bodies, for the OpenAPI document.
 
-Tests hold real answers against them: what is not here is not answered, and what is here is.
+Tests compare real responses with them: a response has exactly these fields.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class QuotaBody(Shape, frozen=True, kw_only=True):
 class QuotaAnswer(Shape, frozen=True, kw_only=True):
     """The quota of an owner, null without limit, and its use.
 
-    ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
-    wheels that are kept.
+    ``jobs`` counts running and waiting jobs, ``slots`` the slots of running jobs; ``upload_bytes``
+    is the size of stored wheels.
     """
 
     owner: str
@@ -147,7 +147,7 @@ class JobList(Shape, frozen=True, kw_only=True):
 class JobMetrics(Shape, frozen=True, kw_only=True):
     """The records of this run, summed over sources, and over final operators.
 
-    ``bytes_out`` is what all sinks have staged, null where none of them counts bytes.
+    ``bytes_out`` is the size of the staged output of all sinks, null if no sink counts bytes.
     """
 
     records_in: int
@@ -166,7 +166,7 @@ class JobDetail(Shape, frozen=True, kw_only=True):
 class Task(Shape, frozen=True, kw_only=True):
     """One operator, with the counts of all its subtasks in this run.
 
-    ``bytes_processed`` is what a sink has written, null for all that count no bytes.
+    ``bytes_processed`` is the size of the output of a sink, null if it does not count bytes.
     """
 
     task_id: str
@@ -195,10 +195,10 @@ class TaskList(Shape, frozen=True, kw_only=True):
 class GraphVertex(Shape, frozen=True, kw_only=True):
     """One operator in the graph; counts are of this run.
 
-    ``busy_share`` is its part of the time that tasks of the last epochs took, 0 to 1: the operator
-    with the greatest holds the others up. ``backpressure`` is what a source felt of that, 0 to 1:
-    the share of the last minute in which it had more input and waited for the end of an epoch that
-    had taken all it may. It is null of what is no source: nothing waits between operators.
+    ``busy_share`` is its share of the task time of the last epochs, 0 to 1: the operator with the
+    highest share limits the job. ``backpressure`` of a source is the share of the last minute, 0 to
+    1, in which it had more input and waited for the end of an epoch that had reached its limit. It
+    is null for other operators, because no records wait between operators.
     """
 
     id: str
@@ -273,9 +273,10 @@ class SavepointList(Shape, frozen=True, kw_only=True):
 class ExceptionEntry(Shape, frozen=True, kw_only=True):
     """One kind of failure; ``is_record``: of records, after which the job continued.
 
-    ``task_id`` is that of ``Task``, ``task_index`` the subtask that failed last; null where no
-    function failed, and the latter of records, which are counted over all subtasks.
-    ``stack_trace`` has the frames of the user's code, ``whole_trace`` those of Bicycle, too.
+    ``task_id`` is the id of ``Task``, ``task_index`` the subtask that failed last. Both are null if
+    no function failed; ``task_index`` is null for failed records, which are counted over all
+    subtasks. ``stack_trace`` has the frames of the user's code, ``whole_trace`` also the frames of
+    Bicycle.
     """
 
     timestamp: int | None
@@ -405,9 +406,9 @@ class MetricList(Shape, frozen=True, kw_only=True):
 class Worker(Shape, frozen=True, kw_only=True):
     """The processes of one job on this machine, and their total usage.
 
-    ``slots`` are those of its Spark master that the job holds, ``slots_used`` those in which its
-    tasks run: none while it starts. ``cpu_usage`` is in cores: processor time per second, over a
-    quarter of a second, while ``cpu_seconds`` counts since the processes began.
+    ``slots`` are the slots of its Spark master that the job holds, ``slots_used`` the slots in
+    which its tasks run: 0 while it starts. ``cpu_usage`` is the number of used cores, measured over
+    a quarter of a second; ``cpu_seconds`` is the total since the processes started.
     """
 
     worker_id: str

@@ -20,7 +20,7 @@ FORM = "multipart/form-data"
 UPLOAD_FILES = {"wheel": "A wheel with plugins.", "lock": "Its lock file, with hashes."}
 _BODY_BYTES_MAX = 1 << 20
 _UPLOAD_PATHS = frozenset({"/api/v1/plugins", "/plugins"})  # Of the API, and of its page.
-_FRAME_BYTES_MAX = 64 << 10  # What a form has beside its files.
+_FRAME_BYTES_MAX = 64 << 10  # The size of a form without its files.
 
 
 def body_bytes_max(path: str) -> int:
@@ -40,8 +40,8 @@ async def read_form(request: Request) -> AsyncIterator[FormData]:
     """Yield the form of a request; its files are removed afterward.
 
     Raises:
-        MEDIA_TYPE_UNSUPPORTED: the body is no form with files.
-        BODY_UNREADABLE: it is none that can be read, or has too many parts.
+        MEDIA_TYPE_UNSUPPORTED: the body is not a form with files.
+        BODY_UNREADABLE: the form cannot be read, or has too many parts.
     """
     found = request.headers.get("content-type", "")
     if found.partition(";")[0].strip().lower() != FORM:

@@ -25,7 +25,7 @@ def operator_rows(
 ) -> list[dict[str, Any]]:
     """Return one row for each operator: kind, counts and pace.
 
-    The lag of a row is what its own shards have unread, so only sources have one.
+    The lag of a row is the unread input of its shards, so only sources have a lag.
     """
     rows = []
     for vertex in graph["vertices"]:

@@ -18,7 +18,7 @@ def waterfall(lines: Sequence[EpochLine]) -> list[dict[str, Any]]:
 
     Returns:
         The line, its duration of one epoch in ms, and ``pieces``: names of phases with their time
-        in ms, and where they lie in a bar of ``BAR_WIDTH``.
+        in ms, and their positions in a bar of ``BAR_WIDTH``.
 
     Example:
         >>> line = EpochLine(epoch=7, began_ms=0, sealed_ms=80, phases_ms={"run": 60, "seal": 20})

@@ -1,10 +1,10 @@
 """Streams that keep an open page up to date, one for each page.
 
-A message without a name holds parts of the page, each in ``<hx-partial id="…">``: the browser
-changes what differs and touches nothing else. The first message of a stream holds everything that
-can change, so that one that was lost does no harm. A message with a name is data for a script:
-``samples`` for charts, ``graph`` for the drawing, ``beat`` for the line that says how old the page
-is; a beat comes when nothing else has come for some seconds.
+A message without a name contains parts of the page, each in ``<hx-partial id="…">``: the browser
+changes only the differences. The first message of a stream contains all parts that can change, so
+that a lost message does no harm. A message with a name is data for a script: ``samples`` for
+charts, ``graph`` for the drawing, ``beat`` for the line with the age of the page. A beat is sent
+after some seconds without another message.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> Stre
     """Return a stream of a page's changes, which ends with the service.
 
     Args:
-        scope: Whose changes are told.
-        render: Makes messages of a change, or of None when there is none; the first change names
-            every job.
-        beat_s: How long nothing changes until a beat is sent.
+        scope: The scope of the caller.
+        render: Returns messages for a change, or for None without a change; the first change
+            contains every job.
+        beat_s: Time without a change after which a beat is sent.
 
     Raises:
         CONNECTIONS_TOO_MANY: the caller has as many streams as it may.

@@ -1,8 +1,8 @@
 """Templates, and their common parts: filters, addresses of files, texts.
 
-Every template escapes what it is given: names of jobs, messages of errors and lines of logs are
-the text of others. Files that pages link to lie below an address that changes when any of them
-does, so browsers may keep them forever: ``/static/<digest>/…`` holds the digest of all together.
+Every template escapes its values, because names of jobs, error messages and log lines are foreign
+text. The address of linked files, ``/static/<digest>/…``, contains a digest of all of them. It
+changes with any of the files, so browsers may cache them forever.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StaticFiles:
         """Return the address of a file.
 
         Raises:
-            KeyError: there is none: a template has a wrong name.
+            KeyError: the file does not exist; a template has a wrong name.
         """
         if path not in self._files:
             raise KeyError(path)
@@ -92,7 +92,7 @@ class SitePage:
         path: The address; ``{job}`` in it requires access to that job.
         handler: Returns the response.
         method: GET, or POST for a form.
-        title: Label of the link at the head of all pages; empty for none.
+        title: Label of the link at the head of all pages; empty for no link.
         role: The role that the caller needs, and that shows the link.
     """
 
@@ -113,8 +113,8 @@ class Site:
     """The common parts of all pages: the service, the templates, the files.
 
     Attributes:
-        service: For what is read about one job that was checked; all else is asked of ``scope``.
-        files: What pages link to.
+        service: The service, for data of one checked job; all other data is from ``scope``.
+        files: The linked files.
         pages: All pages; those with a title have a link at the head.
     """
 
@@ -128,7 +128,7 @@ class Site:
             ),
             autoescape=True,
             undefined=StrictUndefined,
-            auto_reload=False,  # Else each part of each row asks for the times of its files.
+            auto_reload=False,  # Otherwise each part of each row reads the times of its files.
             trim_blocks=True,
             lstrip_blocks=True,
         )

@@ -13,7 +13,7 @@ _FULL_LOAD = 0.8
 _UNEVEN = 1.5
 _ATTENTION_TEXTS = {
     "stalled": "no progress in reading or publishing",
-    "failed": "",  # The state says it, and the reason says more.
+    "failed": "",  # The state and the reason are shown anyway.
     "failing": "",
     "restarting": "restarting after a failure",
     "frozen": "the process is suspended by a signal",
@@ -39,7 +39,7 @@ def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
 
     Args:
         job: The job.
-        names: Of its operators, by what a status calls them.
+        names: Names of its operators, by their ids in a status.
     """
     operators = job.status.operators
     busy = {uid: each.busy_share for uid, each in operators.items() if each.busy_share is not None}

@@ -62,7 +62,7 @@ _PLUGIN_PAGES = (
     SitePage(path="/plugins/{digest}/remove", handler=remove_page),
     SitePage(path="/plugins/{digest}/remove", handler=remove_do, method="POST"),
 )
-# Our pages, offered like those of extensions. Links at the head are in this order.
+# The built-in pages, in the format of extensions. Links at the head are in this order.
 PAGES: tuple[SitePage, ...] = (
     SitePage(path="/", handler=dashboard_page, title="Dashboard"),
     SitePage(path="/live/dashboard", handler=dashboard_live),

@@ -19,7 +19,7 @@ from bicycle_runtime.service.plugins.uploaded_plugins import InstallFacts
 if TYPE_CHECKING:
     from bicycle_runtime.service.store.history import Operation
 
-_WAIT_S = 55.0  # Below the minute after which clients and proxies give up.
+_WAIT_S = 55.0  # Below the usual timeout of a minute of clients and proxies.
 
 
 async def plugins(call: Call) -> Response:

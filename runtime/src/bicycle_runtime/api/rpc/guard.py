@@ -1,7 +1,7 @@
 """The guard of every gRPC call: identity, rate limits, and error statuses.
 
-It is to gRPC what ``api.guard`` is to HTTP: the same tokens, roles, limits and audit log. Browsers
-cannot speak this protocol to a foreign host, so nothing is asked about origins.
+gRPC has the same tokens, roles, limits and audit log as HTTP (``api.guard``). Browsers cannot use
+this protocol with a foreign host, so origins are not checked.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     """The interceptor that admits calls, or answers with an error.
 
     Args:
-        service: Gets refused changes into its audit log.
-        authenticator: Tells who asks.
-        limits: Counts what they ask.
-        roles: The least role of each call by its full name; an unknown one is for viewers.
+        service: The service, which logs rejected changes.
+        authenticator: Determines the caller.
+        limits: The limits of callers.
+        roles: The minimum role of each call by its full name; viewer for an unknown call.
         writes: The calls that may change something.
         is_tls: Whether calls come over TLS.
     """
@@ -227,8 +227,8 @@ async def _read_one(parse: Callable[[bytes], Any], pieces: Any) -> Any:
     """Return the single message of a call.
 
     Raises:
-        BODY_TOO_SLOW: it did not come in time.
-        MESSAGE_UNREADABLE: there is none, or it is not of the kind that the call takes.
+        BODY_TOO_SLOW: the message did not arrive in time.
+        MESSAGE_UNREADABLE: the message is missing, or has the wrong type for the call.
     """
     try:
         async with asyncio.timeout(_MESSAGE_S):

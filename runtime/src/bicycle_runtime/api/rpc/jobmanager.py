@@ -53,7 +53,7 @@ class JobManager:
     """The implementation of the calls; the guard checks permissions before.
 
     Args:
-        service: What is asked.
+        service: The service.
     """
 
     def __init__(self, service: Service) -> None:

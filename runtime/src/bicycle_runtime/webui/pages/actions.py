@@ -67,7 +67,7 @@ def form_facts(kind: OperationKind, job: KnownJob, *, savepoint: str = "") -> di
     Args:
         kind: The operation.
         job: Its job.
-        savepoint: Name of the savepoint that the operation is about; empty for none.
+        savepoint: Name of the savepoint of the operation; empty without a savepoint.
     """
     unread = job.status.reading_count
     again = amount(unread, "record") if unread else "Input of the running epoch"

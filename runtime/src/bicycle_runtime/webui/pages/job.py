@@ -1,7 +1,7 @@
 """One job: a common head, and a page for each subject, with live updates.
 
-The head comes from the snapshot. What a page reads beyond that may fail by itself: then the page
-says so in its place, and the head stays.
+The head is rendered from the snapshot. Reading further data of a page may fail: then the page shows
+the error instead of the data, below the head.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Tab:
     """One page of a job.
 
     Attributes:
-        name: The last part of its address, empty for the first one.
-        title: As people read it.
-        key: Opens it, after ``g``.
-        read: Reads what it shows beside the snapshot.
-        mark: Is another one when the page would show something else: then it is read again.
+        name: The last part of its address, empty for the first tab.
+        title: Its title.
+        key: The key that opens it, after ``g``.
+        read: Reads its data in addition to the snapshot.
+        mark: A value that changes with its content: then the data is read again.
     """
 
     name: str
@@ -183,7 +183,7 @@ TABS = (
     Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
     Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
     Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_letter_marks),
-    # What somebody looked up stays as it is while the job goes on.
+    # The result of a look-up stays unchanged while the job continues.
     Tab(name="state", title="State", key="t", read=read_state, mark=lambda _: None),
     Tab(name="logs", title="Logs", key="l", read=_logs, mark=_run),
     Tab(name="config", title="Configuration", key="c", read=_config, mark=_run),
@@ -314,7 +314,7 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
 def _is_news(operation: Operation, job: JobSummary) -> bool:
     """Return whether all pages of a job show an operation, since it is recent.
 
-    One that has started this run, as a way back does, was asked for before it.
+    An operation that has started this run, such as a rollback, was requested before it.
     """
     if operation.ended_ms is None:
         return True

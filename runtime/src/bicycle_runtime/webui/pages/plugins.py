@@ -1,6 +1,6 @@
 """Uploaded plugins: the list, the upload, a job started from one, and the removal.
 
-What takes a while is an operation, and has a page that shows how it goes.
+A change that takes time is an operation, with a page that shows its progress.
 """
 
 from __future__ import annotations

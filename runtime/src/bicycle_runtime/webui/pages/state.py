@@ -40,7 +40,7 @@ async def read_state(site: Site, job: KnownJob, request: Request) -> dict[str, A
 
 
 async def _find(site: Site, job: str, ask: str, words: dict[str, str]) -> dict[str, Any] | None:
-    # What is no number means the newest.
+    # Text that is not a number selects the newest epoch.
     epochs = {name: whole_number(words[name]) for name in ("epoch", "since")}
     given = {name: words[name] or None for name in ("operator", "state", "key", "prefix")}
     match ask:
