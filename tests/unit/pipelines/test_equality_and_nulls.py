@@ -1,5 +1,7 @@
 """One equality of values, and aggregates that leave nulls out, as SQL has them."""
 
+from decimal import Decimal
+
 import pytest
 
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -60,6 +62,17 @@ def test_equal_values_are_one_key_and_one_distinct_value():
     assert EqualText.of("1") != EqualText.of(1)
     assert EqualText.of(None) is None
     assert len({EqualText.of(value) for value in (0.1, "0.1", 1e300, -1, [1], {"a": 1})}) == 6
+
+
+@pytest.mark.parametrize("within", [lambda x: [x], lambda x: {"a": {"b": [x]}}])
+def test_equal_numbers_within_lists_and_tables_are_equal(within):
+    values = [within(value) for value in [*EQUAL, Decimal("1.00")]]
+
+    assert len({FieldKey(["x"])({"x": value}) for value in values}) == 1
+    assert len({EqualText.of(value) for value in values}) == 1
+    others = [1, "1", 1.5, 1e300, float("inf"), None, 0]
+    assert len({EqualText.of(within(value)) for value in others}) == len(others) - 1  # inf is null
+    assert EqualText.of(within(-0.0)) == EqualText.of(within(False))
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

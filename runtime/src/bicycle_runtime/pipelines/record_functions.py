@@ -20,6 +20,7 @@ from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import exact_decimal
 from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
+from bicycle_runtime.pipelines.equal_values import equal_json, equal_text
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.option_values import decimal_digits
@@ -118,28 +119,11 @@ class FloatOf(NumberOf):
 
 
 class EqualText(_OfField):
-    """A text of a field that is equal for equal values, or None.
-
-    Values of one key are equal: ``1``, ``1.0`` and ``true``, but not ``"1"``. Lists and tables are
-    equal if their JSON is equal.
-    """
+    """A text of a field that is equal for equal values, or None."""
 
     __slots__ = ()
 
-    @staticmethod
-    def of(value: Any) -> str | None:
-        if isinstance(value, (int, float, Decimal)):
-            return _number_text(value)
-        return None if value is None else msgspec.json.encode(value, order="sorted").decode()
-
-
-def _number_text(number: int | float | Decimal) -> str:
-    if isinstance(number, Decimal):
-        as_float = float(number)
-        if Decimal(as_float) != number:
-            return str(number.normalize())
-        number = as_float
-    return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)
+    of = staticmethod(equal_text)
 
 
 class FieldText(_OfField):
@@ -188,9 +172,7 @@ class RecordKey:
 
 
 def _hashable(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
-        return msgspec.json.encode(value, order="sorted").decode()
-    return value
+    return equal_json(value) if isinstance(value, (dict, list)) else value
 
 
 def lower_text(record: Any) -> str:
