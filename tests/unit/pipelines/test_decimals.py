@@ -1,6 +1,6 @@
 """Decimals with digits in pipelines: read from text and files, summed, and written exactly."""
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import deltalake
 import duckdb
@@ -10,8 +10,10 @@ import pyarrow.parquet
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.pipelines.record_functions import TypedRecord
+from bicycle_sdk.windows import Sum
 from tests.unit.pipelines.pipeline_runs import finish, ran, run
 from tests.unit.pipelines.test_problems import problems
 
@@ -101,8 +103,9 @@ def test_decimals_are_written_exactly(tmp_path, name):
     assert rows_written(tmp_path) == CENTS
 
 
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("make", [jsonl, parquet])
-def test_sums_of_decimals_are_exact_past_a_crash(tmp_path, make):
+def test_sums_of_decimals_are_exact_past_a_crash(tmp_path, make, backend):
     make(tmp_path / "in")
     source = SOURCE.format(path=tmp_path / "in", format=make.__name__)
     names = ("sum", "min", "max", "avg", "distinct")
@@ -111,14 +114,28 @@ def test_sums_of_decimals_are_exact_past_a_crash(tmp_path, make):
     steps = '[[steps]]\noperator = "map"\nset = { all = "1" }\n'
     text = f'{source}{steps}{ops}[sink]\nkind = "console"\n'
 
-    with ran(text, faults=["before_seal"]) as harness:
+    engine = EngineOptions(max_records_per_epoch=1, state_backend=backend)
+    with ran(text, faults=["before_seal"], engine=engine) as harness:
         found = harness.results("sink")[-1]
+        assert len(harness.epochs) > 1
 
     known = [each for each in CENTS if each is not None]
     assert found == {
         "all": 1, "sum": sum(known), "min": min(known), "max": max(known),
         "avg": pytest.approx(float(sum(known)) / 3), "distinct": 3,
     }  # fmt: skip
+
+
+def test_sums_of_decimals_keep_more_digits_than_a_context_of_python():
+    large, small = Decimal("9" * 38), Decimal("0.000000001")
+    totals = Sum(Decimal)
+    with localcontext(prec=60):
+        total = large + small + small
+
+    left = totals.add_all(totals.create_accumulator(), [large, small])
+    right = totals.add_all(totals.create_accumulator(), [small])
+
+    assert totals.get_result(totals.merge(left, right)) == total
 
 
 def test_decimals_are_fields_of_avro():

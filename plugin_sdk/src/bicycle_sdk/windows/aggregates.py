@@ -41,6 +41,7 @@ _Total = tuple[Any, tuple[float, ...]]
 _NUMBERS: frozenset[type] = frozenset({int, float, bool})
 _SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
 _EMPTY: _Total = (None, ())
+_DECIMAL_DIGITS_MAX = 10_000
 _FLOAT_MAX = 1.7976931348623157e308
 _FAR_PARTS_MAX = 64  # So many times the largest float may a sum be on its way, and come back.
 
@@ -286,7 +287,7 @@ def _add(total: _Total, values: Sequence[Any]) -> _Total:
     _refuse_none(kinds)
     if float not in kinds:
         added = values if rest is None else (rest, *values)
-        return (_plain_sum(added) if added else rest, parts)
+        return (_plain_sum(added, {*kinds, type(rest)}) if added else rest, parts)
     if kinds == {float}:
         return (rest, _exact([*parts, *values]))
     others = [value for value in values if type(value) is not float]
@@ -301,7 +302,8 @@ def _refuse_none(kinds: set[type]) -> None:
 
 
 def _merge(a: Sequence[Any], b: Sequence[Any]) -> _Total:
-    rest = a[0] if b[0] is None else b[0] if a[0] is None else a[0] + b[0]
+    kinds = {type(a[0]), type(b[0])}
+    rest = b[0] if a[0] is None else a[0] if b[0] is None else _plain_sum((a[0], b[0]), kinds)
     if not a[1] or not b[1]:
         return (rest, a[1] or b[1])
     return (rest, _exact([*a[1], *b[1]]))
@@ -326,9 +328,17 @@ def _as_floats(number: int) -> list[float]:
     return parts
 
 
-def _plain_sum(values: Sequence[Any]) -> Any:
-    """Add without a zero in front: a timedelta does not go with 0."""
-    return sum(values[1:], values[0])
+def _plain_sum(values: Sequence[Any], kinds: set[type]) -> Any:
+    """Add without a zero in front: a timedelta does not go with 0.
+
+    Decimals keep all their digits; the context of Python would round to 28.
+    """
+    if not any(kind.__name__ == "Decimal" for kind in kinds):
+        return sum(values[1:], values[0])
+    from decimal import localcontext  # slow on the start path, and decimals are rare
+
+    with localcontext(prec=_DECIMAL_DIGITS_MAX):
+        return sum(values[1:], values[0])
 
 
 def _exact(values: list[float]) -> tuple[float, ...]:
