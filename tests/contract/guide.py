@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-GUIDE = Path(__file__).parents[2] / "docs/how-to/writing-a-connector.md"
+_DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = _DOCS / "how-to/writing-a-connector.md"
+REFERENCE = _DOCS / "reference/connector-contract.md"
 
 
 def guide_files() -> dict[str, str]:

@@ -5,7 +5,7 @@ import sys
 
 from bicycle_runtime.testing import connectors
 from bicycle_runtime.testing.connectors import cases
-from tests.contract.guide import GUIDE, write_guide
+from tests.contract.guide import GUIDE, REFERENCE, write_guide
 
 pytest_plugins = ["pytester"]
 
@@ -25,7 +25,7 @@ def test_the_connectors_of_the_guide_pass_and_prove_what_it_says(pytester, monke
 
 
 def test_the_table_of_traits_is_whole():
-    table = GUIDE.read_text(encoding="utf-8").partition("| trait |")[2].partition("\n\n")[0]
+    table = REFERENCE.read_text(encoding="utf-8").partition("| trait |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| `(\w+)` \|", table, re.M)
     cases_and_data = {"RECORD_COUNT", "Case", "Metadata", "SinkCase", "SourceCase"}
 
