@@ -1,6 +1,7 @@
 """Pipelines know connectors by their options alone: no import, and no class of the same name."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,27 @@ OPTIONS = sorted(
     | {REGISTRY.sink_class(word).options_class for word in bicycle_sinks()},
     key=lambda each: each.__name__,
 )
+ANNOTATED = "__annotations__"
+# Options whose meaning or default depends on the connector: how many declarations they have.
+MEANINGS = {
+    "bounded": 2,
+    "connect_timeout_ms": 2,
+    "group": 2,
+    "key_format": 2,
+    "line_bytes_max": 2,
+    "on_data_loss": 2,
+    "partition_by": 2,
+    "password": 2,
+    "path": 5,
+    "port": 2,
+    "roll_bytes": 2,
+    "roll_ms": 2,
+    "table": 3,
+    "timestamp_field": 2,
+    "url": 2,
+    "value_format": 3,
+    "value_format_options": 2,
+}
 
 
 def classes(room):
@@ -88,3 +110,16 @@ def test_each_connector_is_named_by_a_uri(options):
 
     assert connector.schemes
     assert {known[scheme] for scheme in connector.schemes} == {options}
+
+
+def test_an_option_is_declared_once():
+    declared = defaultdict(set)
+    for options in OPTIONS:
+        for info in describe(options):
+            owners = (
+                each for each in options.__mro__ if info.name in vars(each).get(ANNOTATED, ())
+            )
+            declared[info.name].add(next(owners))
+    found = {name: len(owners) for name, owners in declared.items()}
+
+    assert {name: count for name, count in found.items() if count > 1} == MEANINGS

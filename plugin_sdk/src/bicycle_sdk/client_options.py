@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bicycle_sdk.options import option
-from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
 
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
-
 __all__ = [
+    "GrowingInput",
     "Listening",
-    "PostgresTable",
     "Publication",
     "PulsarCluster",
     "RedisServer",
     "Rewinding",
+    "TimedOutput",
     "TransactionWait",
-    "UpsertOptions",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowingInput:
+    """The end and the event time of input to which others append."""
+
+    follow: bool = option(
+        default=False,
+        doc=(
+            "Wait for new input (appended lines, new files, new rows); otherwise the source ends "
+            "with the input that exists at the start."
+        ),
+    )
+    timestamp_field: str = option(
+        default="",
+        doc=(
+            "Field with the event time: RFC 3339, a time with a zone, or ms since 1970; a record "
+            "without it is a bad record. Lines of text have no fields."
+        ),
+        aliases=("time_field",),
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with the end of the source, which graphs always have."""
+        return {"follow": cls.follow, **given}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOutput:
+    """The event time in the output of a sink."""
+
+    timestamp_field: str = option(
+        default="",
+        doc=(
+            "Column or field for the event time of each record, in lines of files in ms since "
+            "1970; a record without event time fails."
+        ),
+        aliases=("time_field",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,31 +121,6 @@ class TransactionWait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgresTable:
-    """A table of a PostgreSQL database."""
-
-    url: str = option(
-        kw_only=False, doc="postgresql://user@host:port/database, without a password."
-    )
-    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
-    password: Secret | None = option(
-        default=None,
-        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
-    )
-    connect_timeout_ms: int = option(
-        default=30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="Time limit for the first response of the server at a start.",
-    )
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the database: ``postgresql://user@host:port/database``."""
-        return {"url": f"{parts.scheme}://{parts.netloc}{parts.path}"}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Publication:
     """The patience of a sink that publishes to another system."""
 
@@ -133,33 +143,3 @@ class Rewinding:
             "again."
         ),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpsertOptions(Publication, Rewinding):
-    """The options of tables whose rows are added or replaced."""
-
-    mode: Literal["append", "upsert", "insert"] = option(
-        default="append",
-        doc=(
-            "append adds rows (alias: insert); upsert replaces the row with the "
-            "same keys, and the last record wins. Default: upsert with keys, else append."
-        ),
-    )
-    keys: Sequence[str] = option(
-        default=(),
-        doc=(
-            "Columns that identify a row (upsert); they must not be null. A table of PostgreSQL "
-            "has a unique index of exactly these columns."
-        ),
-    )
-
-    @classmethod
-    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the mode upsert, if there are keys and no mode."""
-        keys = given.get("keys")
-        if isinstance(keys, str) or given.get("mode") is not None:
-            return dict(given)
-        if not keys:
-            return {name: value for name, value in given.items() if name != "keys"}
-        return given | {"mode": "upsert"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from bicycle_sdk.client_options import TransactionWait
+from bicycle_sdk.client_options import Publication, Rewinding, TransactionWait
 from bicycle_sdk.connector_options import Conflict, SinkOptions, SourceOptions
 from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
@@ -148,7 +148,9 @@ class KafkaSourceOptions(
         return type_given_by(str(self.value_format))
 
 
-class KafkaSinkOptions(KafkaCluster, SinkOptions, connector="kafka", schemes=("kafka",)):
+class KafkaSinkOptions(
+    Publication, Rewinding, KafkaCluster, SinkOptions, connector="kafka", schemes=("kafka",)
+):
     """The options of a Kafka sink: target, format, and guarantee."""
 
     topic: str = option(kw_only=False, doc="Name of the topic.")
@@ -193,21 +195,8 @@ class KafkaSinkOptions(KafkaCluster, SinkOptions, connector="kafka", schemes=("k
         high=86_400_000,
         doc=("Longest interruption during a publication that a transaction must survive."),
     )
-    publish_timeout_ms: int = option(
-        900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time without brokers after which the job ends; its output is kept for the next start.",
-    )
     publish_threads_max: int = option(
         4, low=1, high=64, doc="Number of writers that publish concurrently."
-    )
-    on_rewind: Literal["fail", "publish_again"] = option(
-        "fail",
-        doc=(
-            "Reaction when an older epoch or a savepoint is restored, so that published output "
-            "would be duplicated."
-        ),
     )
     message_time: Literal["event", "written"] = option(
         "event",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from bicycle_sdk.connector_options import Conflict, SinkOptions, no_address, path_of, sink_call
 from bicycle_sdk.options import option
-from bicycle_sdk.sinks.tables import ColumnType
+from bicycle_sdk.sinks.tables import ColumnOptions
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -23,16 +23,12 @@ __all__ = [
 
 
 class ConsoleSinkOptions(
-    SinkOptions, connector="console", call="console_sink", schemes=("console",)
+    ColumnOptions, SinkOptions, connector="console", call="console_sink", schemes=("console",)
 ):
     """The options for printing records."""
 
     format: Literal["lines", "table"] = option(
         default="lines", doc="lines: [SINK] <record>; table: a table for each epoch."
-    )
-    columns: Mapping[str, ColumnType] | None = option(
-        default=None,
-        doc="Types of the columns of a table, as for Parquet. Default: the fields of the record.",
     )
     rows: int = option(
         default=20, low=1, high=100_000, doc="Maximum number of rows of an epoch in a table."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from bicycle_sdk.client_options import PostgresTable, UpsertOptions
+from bicycle_sdk.client_options import TimedOutput
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
+from bicycle_sdk.database_options import MarkerTable, PostgresTable, UpsertOptions
 from bicycle_sdk.options import option
-from bicycle_sdk.sinks.tables import ColumnType
+from bicycle_sdk.sinks.tables import ColumnOptions
 
 __all__ = ["PostgresSinkOptions", "postgres_sink"]
 
@@ -15,6 +16,9 @@ __all__ = ["PostgresSinkOptions", "postgres_sink"]
 class PostgresSinkOptions(
     PostgresTable,
     UpsertOptions,
+    ColumnOptions,
+    TimedOutput,
+    MarkerTable,
     SinkOptions,
     connector="postgres",
     extra="postgres",
@@ -34,24 +38,8 @@ class PostgresSinkOptions(
             "deleted (upsert)."
         ),
     )
-    columns: Mapping[str, ColumnType] | None = option(
-        default=None,
-        doc="Types of the columns, as for Parquet. Default: the fields of the record type.",
-    )
-    timestamp_field: str = option(
-        default="",
-        doc="Column for the event time of each record; a record without event time fails.",
-        aliases=("time_field",),
-    )
     create_table: bool = option(
         default=False, doc="Create the table if it is missing, with the keys as its primary key."
-    )
-    marker_table: str = option(
-        default="bicycle_epochs",
-        doc=(
-            "Table for published epochs; it is created if it is missing, in the first schema of "
-            "the search path."
-        ),
     )
 
     def conflicts(self) -> Iterator[Conflict]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from bicycle_sdk.client_options import TimedOutput
 from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.options import option
 
@@ -19,7 +20,11 @@ _WORDS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": 
 
 
 class FileSinkOptions(
-    SinkOptions, connector="jsonl_file", call="file_sink", schemes=("jsonl", "csv", "text")
+    TimedOutput,
+    SinkOptions,
+    connector="jsonl_file",
+    call="file_sink",
+    schemes=("jsonl", "csv", "text"),
 ):
     """The options for writing files: path, and bounds of parts.
 
@@ -45,14 +50,6 @@ class FileSinkOptions(
         high=86_400_000,
         doc="Time after its first record at which a part is complete.",
         aliases=("roll_after", "max_age"),
-    )
-    timestamp_field: str = option(
-        default="",
-        doc=(
-            "Field for the event time of each record, in ms since 1970 (``jsonl_file``, "
-            "``csv_file``); a record without event time fails."
-        ),
-        aliases=("time_field",),
     )
 
     @classmethod

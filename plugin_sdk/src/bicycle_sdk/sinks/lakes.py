@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bicycle_sdk.client_options import UpsertOptions
 from bicycle_sdk.connector_options import Conflict, path_of, sink_call
+from bicycle_sdk.database_options import MarkerTable, UpsertOptions
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks.tables import TableSinkOptions
@@ -162,7 +162,12 @@ class IcebergSinkOptions(
 
 
 class DuckdbSinkOptions(
-    LakeSinkOptions, connector="duckdb", extra="duckdb", call="duckdb_sink", schemes=("duckdb",)
+    MarkerTable,
+    LakeSinkOptions,
+    connector="duckdb",
+    extra="duckdb",
+    call="duckdb_sink",
+    schemes=("duckdb",),
 ):
     """The options of the DuckDB sink: the file and the table."""
 
@@ -170,10 +175,6 @@ class DuckdbSinkOptions(
         kw_only=False, doc="DuckDB file; it is created if it is missing.", aliases=("out_dir",)
     )
     table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
-    marker_table: str = option(
-        default="bicycle_epochs",
-        doc="Table for published epochs; it is created if it is missing, in the same file.",
-    )
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from bicycle_sdk.client_options import TimedOutput
 from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.options import option
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 __all__ = [
+    "ColumnOptions",
     "ColumnType",
     "Compression",
     "Folders",
@@ -67,8 +69,9 @@ def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
     return Folders(kind="date", field=field, date_format=date_format)
 
 
-class TableSinkOptions(SinkOptions):
-    """The options of tables: columns, and when rows become visible."""
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """The columns of the output of a sink."""
 
     columns: Mapping[str, ColumnType] | None = option(
         default=None,
@@ -78,11 +81,11 @@ class TableSinkOptions(SinkOptions):
             "for records without fields."
         ),
     )
-    timestamp_field: str = option(
-        default="",
-        doc="Column for the event time of each record; a record without event time fails.",
-        aliases=("time_field",),
-    )
+
+
+class TableSinkOptions(ColumnOptions, TimedOutput, SinkOptions):
+    """The options of tables: columns, and when rows become visible."""
+
     compression: Compression = option(
         default="snappy",
         doc="Compression of files, including staged files.",

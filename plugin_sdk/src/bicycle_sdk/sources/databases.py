@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_sdk.client_options import PostgresTable
+from bicycle_sdk.client_options import GrowingInput
 from bicycle_sdk.connector_options import SourceOptions, source_call
+from bicycle_sdk.database_options import PostgresTable
 from bicycle_sdk.options import option
 
 __all__ = ["PostgresSourceOptions", "postgres_source"]
@@ -13,6 +14,7 @@ __all__ = ["PostgresSourceOptions", "postgres_source"]
 
 class PostgresSourceOptions(
     PostgresTable,
+    GrowingInput,
     SourceOptions[Any],
     connector="postgres",
     extra="postgres",
@@ -36,23 +38,9 @@ class PostgresSourceOptions(
     start_at: int = option(
         default=0, low=0, high=1 << 62, doc="Rows with smaller numbers in the column are skipped."
     )
-    follow: bool = option(
-        default=False,
-        doc="Wait for new rows; otherwise the source ends after the rows that exist at the start.",
-    )
     poll_ms: int = option(
         default=1_000, low=10, high=3_600_000, doc="Interval of the search for new rows."
     )
-    timestamp_field: str = option(
-        default="",
-        doc="Field with the event time: a time with a zone, or ms since 1970.",
-        aliases=("time_field",),
-    )
-
-    @classmethod
-    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the end of the source, which graphs always have."""
-        return {"follow": cls.follow, **given}
 
     def output_type(self) -> Any:
         """Return the type of the records."""

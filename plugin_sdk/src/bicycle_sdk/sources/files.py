@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from bicycle_sdk.client_options import GrowingInput
 from bicycle_sdk.connector_options import Conflict, SourceOptions, path_of, source_call
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.options import option
@@ -31,7 +32,7 @@ S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class FileSourceOptions(SourceOptions[T_co]):
+class FileSourceOptions(GrowingInput, SourceOptions[T_co]):
     """The options for reading files: path, following, and format.
 
     ``record_type`` is the type to which records are decoded.
@@ -40,9 +41,6 @@ class FileSourceOptions(SourceOptions[T_co]):
     record_type: Any = dict
     path: str | os.PathLike[str] = option(
         kw_only=False, doc="A file, a directory, or a glob (``*``, ``?``, ``**``)."
-    )
-    follow: bool = option(
-        default=False, doc="Wait for appended lines and new files; the input is then unbounded."
     )
     recursive: bool = option(default=False, doc="Also read the subdirectories of a directory.")
     encoding: Literal["utf-8"] = option(
@@ -54,22 +52,9 @@ class FileSourceOptions(SourceOptions[T_co]):
         high=1 << 30,
         doc="Maximum length of a line or CSV record; longer ones are bad records.",
     )
-    timestamp_field: str = option(
-        default="",
-        doc=(
-            "Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``, "
-            "``parquet``); a record without it is a bad record."
-        ),
-        aliases=("time_field",),
-    )
     epoch_files_max: int = option(
         default=1_000, low=1, high=100_000, doc="Maximum number of files per epoch."
     )
-
-    @classmethod
-    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the end of the source, which graphs always have."""
-        return {"follow": cls.follow, **given}
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:

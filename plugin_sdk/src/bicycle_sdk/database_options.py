@@ -1,0 +1,84 @@
+"""Options of tables, for sources and sinks of databases and lakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from bicycle_sdk.client_options import Publication, Rewinding
+from bicycle_sdk.options import option
+from bicycle_sdk.secrets import Secret
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+__all__ = ["MarkerTable", "PostgresTable", "UpsertOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresTable:
+    """A table of a PostgreSQL database."""
+
+    url: str = option(
+        kw_only=False, doc="postgresql://user@host:port/database, without a password."
+    )
+    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
+    password: Secret | None = option(
+        default=None,
+        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
+    )
+    connect_timeout_ms: int = option(
+        default=30_000,
+        low=1_000,
+        high=3_600_000,
+        doc="Time limit for the first response of the server at a start.",
+    )
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the database: ``postgresql://user@host:port/database``."""
+        return {"url": f"{parts.scheme}://{parts.netloc}{parts.path}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkerTable:
+    """The table in which a database records published epochs."""
+
+    marker_table: str = option(
+        default="bicycle_epochs",
+        doc=(
+            "Table for published epochs in the same database; it is created if it is missing, in "
+            "PostgreSQL in the first schema of the search path."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertOptions(Publication, Rewinding):
+    """The options of tables whose rows are added or replaced."""
+
+    mode: Literal["append", "upsert", "insert"] = option(
+        default="append",
+        doc=(
+            "append adds rows (alias: insert); upsert replaces the row with the "
+            "same keys, and the last record wins. Default: upsert with keys, else append."
+        ),
+    )
+    keys: Sequence[str] = option(
+        default=(),
+        doc=(
+            "Columns that identify a row (upsert); they must not be null. A table of PostgreSQL "
+            "has a unique index of exactly these columns."
+        ),
+    )
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with the mode upsert, if there are keys and no mode."""
+        keys = given.get("keys")
+        if isinstance(keys, str) or given.get("mode") is not None:
+            return dict(given)
+        if not keys:
+            return {name: value for name, value in given.items() if name != "keys"}
+        return given | {"mode": "upsert"}
