@@ -123,7 +123,7 @@ def _interpreter(version: str) -> str | None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build all distributions, check them, use each alone, and run the demo from the wheels."""
+    """Build and check all distributions; run the demo and write golden files with the wheels."""
     _make(session, "setup")
     _make(session, "changelog")
     store = Path(".build/release").absolute()
@@ -143,6 +143,20 @@ def release(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as name:
         _install(session, store=store, folders=set(DISTRIBUTIONS), place=Path(name))
         session.run(f"{name}/bin/python", "docs/demo/demo.py", external=True)
+        golden = _write_golden(session, python=Path(name, "bin/python"))
+    words = ("-m", "pytest", "-q", "-n", "0", "tests/golden")
+    environment = {"BICYCLE_GOLDEN": str(golden)}
+    session.run(str(BIN / "python"), *words, external=True, env=environment)
+
+
+def _write_golden(session: nox.Session, *, python: Path) -> Path:
+    """Write the golden checkpoints of the release with its wheels; return their folder."""
+    version = nox.project.load_toml("runtime/pyproject.toml")["project"]["version"]
+    folder = Path(".build/golden", f"{version}-release").absolute()
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    folder.parent.mkdir(parents=True)
+    session.run(str(python), "-m", "tests.golden.write", str(folder), external=True)
+    return folder
 
 
 def _build(session: nox.Session, *, store: Path, folder: str, copies: Path) -> None:

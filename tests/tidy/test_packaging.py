@@ -144,3 +144,11 @@ def test_every_distribution_is_free_to_use_and_names_its_python(file):
     project = project_of(file)
 
     assert (project["license"], project["requires-python"]) == ("Apache-2.0", ">=3.11")
+
+
+def test_the_section_of_a_release_in_the_changelog_is_short():
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+
+    assert re.match(r"0\.1\.0 \((unreleased|\d{4}-\d\d-\d\d)\)\n", sections[-1])
+    assert [each.partition("\n")[0] for each in sections if each.count("\n") > 80] == []
