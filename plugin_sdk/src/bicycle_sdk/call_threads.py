@@ -1,7 +1,7 @@
 """Calls in a separate thread if the calling thread runs an event loop.
 
 An event loop cannot be run inside another one. So code that runs one for functions of a user (a
-preview, a harness) moves to a thread of its own, and the caller waits for it.
+preview, a harness) moves to a separate thread, and the caller waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time as an argument: the two readings a program needs, real or moved by hand.
+"""Time as an argument: wall-clock and monotonic time, real or set by a test.
 
 ``now_ms`` is the wall clock, may jump, and is the time that is stored; ``monotonic`` only goes
 forward and is for measuring. This module does not sleep and starts no timers.

@@ -186,7 +186,7 @@ class Context:
 
     Args:
         task_info: Which instance of the function this is.
-        processing_time: Time of the epoch in ms; None takes it from ``clock``.
+        processing_time: Time of the epoch in ms; None reads ``clock``.
         random: Source of random numbers; None seeds one with the operator's name and subtask.
         metrics: Where the function counts; None makes an empty set.
         clock: Returns the wall clock in ms.
@@ -243,7 +243,7 @@ class RuntimeContext(StateAccess, Context):
         return self.watermark
 
     def current_key(self) -> Any:
-        """Return the key of the record at hand; None on a stream without keys."""
+        """Return the key of the current record; None on a stream without keys."""
         return self._key
 
     def set_current_key(self, key: Hashable) -> None:
@@ -323,7 +323,7 @@ class KeyedProcessContext(ProcessContext, Generic[K]):
     """A ``ProcessContext`` on a keyed stream: the key is always present and typed."""
 
     def current_key(self) -> K:
-        """Return the key of the record at hand."""
+        """Return the key of the current record."""
         return cast("K", self._key)
 
 

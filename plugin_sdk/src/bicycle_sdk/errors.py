@@ -2,7 +2,7 @@
 
 An error is data first: its facts are plain values, so it survives pickle (to and from a worker) and
 JSON (to a REST response or a log line). Tests compare class, code and facts, never the rendered
-sentence. An error that callers catch has a class of its own; all others are an ``ErrorRow``, which
+sentence. An error that callers catch has a separate class; all others are an ``ErrorRow``, which
 makes errors of a class by their code. This module holds no error of the runtime.
 """
 

@@ -45,7 +45,7 @@ class Codec(Protocol):
     """A codec between values of one type and bytes; picklable, for workers."""
 
     def decode(self, data: bytes, /) -> Any:
-        """Return the value. Called once per value; may raise anything, which makes it a bad one."""
+        """Return the value, called once per value. An exception makes it a bad record."""
 
     def encode(self, value: Any, /) -> bytes:
         """Return the bytes. Called once per value; may raise anything."""
@@ -74,7 +74,7 @@ def as_format(given: str | Format, *, call: str) -> Format:
 
     Args:
         given: The format.
-        call: The call that takes it, for the error.
+        call: The call with this argument, for the error.
 
     Raises:
         StreamDefinitionError: it is something else, or an ambiguous name.
@@ -127,7 +127,7 @@ def split_formats(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
     Args:
         given: The arguments.
-        names: Those that may be a ``Format``.
+        names: Names of the options that may be a ``Format``.
     """
     found = dict(given)
     for name in names:

@@ -307,7 +307,7 @@ class FlatMapFunction(FunctionObject, ABC, Generic[In, Out]):
 
 
 class FilterFunction(FunctionObject, ABC, Generic[In]):
-    """Decides which records stay; accepted wherever ``filter`` takes a callable."""
+    """Selects the records to keep; accepted wherever ``filter`` takes a callable."""
 
     @abstractmethod
     def filter(self, value: In) -> bool | Awaitable[bool]:

@@ -3,7 +3,7 @@
 Every start of a job waits for ``import bicycle_sdk``, and most parts of the SDK are used by few
 jobs: windows, joins, Kafka, typed states. The command line, which imports ``bicycle_sdk.errors``,
 needs no such part. A package declares here which of its modules holds which names. The names are
-available as ever, for ``from … import``, ``*`` and ``dir``; the module behind a name is imported at
+available as ever, for ``from … import``, ``*`` and ``dir``; the module of a name is imported at
 the first access. Type checkers never see this: for them, and for readers, the same package has
 plain imports under ``TYPE_CHECKING``.
 """

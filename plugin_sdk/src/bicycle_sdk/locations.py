@@ -1,4 +1,4 @@
-"""The place of a call in a user's code, for errors of the graph.
+"""The location of a call in user code, for errors of the graph.
 
 Knows frames of the running thread only: the nearest one that is not of this package.
 """

@@ -21,7 +21,7 @@ _HOME = "bicycle_runtime.connectors.postgres.lookup"
 class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], Generic[T]):
     """A lookup of PostgreSQL rows by key, for ``async_io_batches``.
 
-    Returns ``(record, row)``, with None in place of a missing row. Rows are cached, so a change of
+    Returns ``(record, row)``, with None for a missing row. Rows are cached, so a change of
     the table may show ``cache_ms`` later, and another attempt of an epoch may find another row: the
     sealed attempt counts.
 

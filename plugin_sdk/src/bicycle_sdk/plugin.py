@@ -1,7 +1,7 @@
 """Plugins: the decorator, the entry-point group, and the graph of a plugin.
 
 ``bicycle_plugin`` marks and does not wrap: the function is unchanged and can be called in a test.
-``build`` is called by the runtime in a process of its own; here it imports, installs and submits
+``build`` is called by the runtime in a separate process; here it imports, installs and submits
 nothing.
 """
 
@@ -135,8 +135,8 @@ def build(
     Args:
         plugin_function: A function marked with ``@bicycle_plugin``.
         params: Its parameters as texts or plain values.
-        parallelism: Takes the place of the environment's parallelism, whatever the function sets.
-        job_name: Takes the place of the name in ``execute(name)`` or in the mark.
+        parallelism: Overrides the parallelism of the environment, also if the function sets it.
+        job_name: Overrides the name in ``execute(name)`` or in the decorator.
 
     Raises:
         PluginDefinitionError: the object is not a marked job function.

@@ -23,7 +23,8 @@ class Secret:
     """A reference to a secret, created by ``Secret.env`` or ``Secret.file``.
 
     It is a type of plugin parameters, too: given as ``env:NAME``, ``file:PATH`` or ``prompt:``,
-    never as the secret itself. Connectors take it as it is; functions ask it in ``open``.
+    never as the secret itself. Connectors accept it directly; functions call ``reveal`` in
+    ``open``.
 
     Example:
         >>> Secret.env("KAFKA_PASSWORD").to_json()

@@ -55,7 +55,7 @@ class VertexSettings:
         return self
 
     def disable_chaining(self) -> Self:
-        """Keep the vertex in a chain of its own."""
+        """Keep the vertex in a separate chain."""
         self._vertex.chaining_enabled = False
         return self
 

@@ -173,7 +173,7 @@ def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Fo
     Args:
         name: The name.
         schema: The file of an Avro schema, or the location of a Protobuf message.
-        call: The call that takes them, for errors.
+        call: The call with these arguments, for errors.
 
     Raises:
         StreamDefinitionError: a schema is missing, not supported by the format, or not readable.

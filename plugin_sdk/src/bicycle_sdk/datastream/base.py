@@ -50,7 +50,7 @@ class Stream(VertexSettings, Generic[T]):
         self._output_tag = output_tag
 
     def _make(self, class_name: str, vertex: VertexDraft, **options: Any) -> Any:
-        """Return a stream of the named class behind a vertex."""
+        """Return a stream of the named class that starts at a vertex."""
         return Stream._classes[class_name](self._draft, vertex, **options)
 
     def _is_keyed(self) -> bool:

@@ -98,7 +98,7 @@ class Transforms(Stream[T]):
     def map_batches(
         self, function: Callable[[list[T]], Iterable[R] | Awaitable[Iterable[R]]]
     ) -> DataStream[R]:
-        """Replace whole batches, for numpy, Arrow or Polars. How batches are cut is not fixed."""
+        """Replace whole batches, for numpy, Arrow or Polars. The size of batches may vary."""
         return self._then_function(OperatorKind.MAP_BATCHES, function)
 
     def process(self, function: AsyncFunction[T, R] | RichAsyncFunction[T, R]) -> DataStream[R]:

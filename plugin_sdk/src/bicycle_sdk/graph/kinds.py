@@ -68,7 +68,7 @@ class Inputs(Enum):
 
 
 class StateShape(Enum):
-    """The state that an operator keeps from epoch to epoch for the job's author."""
+    """The state that an operator stores across epochs for the job's author."""
 
     NONE = "none"
     ACCUMULATOR = "accumulator"  # one value for each key
@@ -104,11 +104,11 @@ class KindDescriptor:
         asks_for_watermark: Whether its function may ask how far event time has come.
         reads_times: Whether it reads the event time of each record, though it waits for no time.
         needs_event_time: Whether records without event time are an error.
-        lag_ms: How far results may be behind the watermark at which they are emitted.
+        lag_ms: Maximum distance of the time of a result from the watermark at its emission.
         can_be_ordered: Whether its function can see records in the order of event time.
         mixes: The input whose order for the function depends on the cuts of epochs; None: no input.
-        is_prompt: Whether it emits results at once: no record waits in it, be it for other records,
-            for responses or for time.
+        is_prompt: Whether it emits results at once: no record waits in it, neither for other
+            records, for responses or for time.
     """
 
     description: str

@@ -159,7 +159,7 @@ class Vertex:
 
     @property
     def title(self) -> str:
-        """The operator as errors name it: id, kind, place, and whether it has a uid."""
+        """The operator as errors name it: id, kind, location, and whether it has a uid."""
         return f"{self.id!r} ({self.made})" if self.made else repr(self.id)
 
     @property

@@ -150,7 +150,7 @@ class IntervalJoin(RowJoin):
     def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
         """Return the rows that never matched and can no more, and forget rows.
 
-        If lone rows are emitted, each has a timer of its own.
+        If unmatched rows are emitted, each has a separate timer.
         """
         found: dict[tuple[Any, int], list[Pair]] = {}
         last_by_key = {key: time_ms for _, time_ms, key in timers}

@@ -21,7 +21,7 @@ class TimeMerge(BuiltInFunction):
 
     Args:
         record_type: Type of the records, None when unknown.
-        late_tag: Side output for records behind the watermark.
+        late_tag: Side output for late records.
     """
 
     name = "merge_by_time"

@@ -284,7 +284,7 @@ class RowJoin(BuiltInFunction, ABC):
         """Buffer rows on a side without a limit, if they cause no result at once.
 
         Args:
-            records: The rows; only rows behind the results are processed.
+            records: The rows; only rows after the results are processed.
             results: Gets a result for each.
             ctx: The context of the calls.
             is_late: Returns whether rows of a time may be late; they are taken one by one.

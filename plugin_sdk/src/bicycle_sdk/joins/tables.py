@@ -93,7 +93,7 @@ class AsOfJoin(RowJoin):
         return self._tolerance is None or known_ms >= time_ms - self._tolerance
 
     def _forget(self, key: Any, known: list[tuple[RowKey, Any]], certain: int) -> None:
-        """Forget right rows that no left row behind a time can need."""
+        """Remove right rows that no left row after a time can match."""
         if not known:
             return
         first = known[-1][0][0]

@@ -44,7 +44,7 @@ def by_field(name: str) -> Folders:
     """Return folders ``name=value`` for each value of a field.
 
     Args:
-        name: The field. Readers take it from the name of the folder; it is not in the files.
+        name: The field. Readers read it from the name of the folder; files do not contain it.
     """
     if not name:
         raise StreamDefinitionError(

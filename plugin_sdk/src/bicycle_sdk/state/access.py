@@ -114,7 +114,7 @@ class LocalEntries:
         return {name: _save(*known) for name, known in self._states.items()}
 
     def restore(self, states: Mapping[str, SavedState]) -> None:
-        """Put a copy of saved entries in place of all that is there."""
+        """Replace all entries by a copy of saved entries."""
         for _, entries in self._states.values():
             entries.reset()
         for state in states.values():

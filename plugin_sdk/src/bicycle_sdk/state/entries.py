@@ -241,7 +241,7 @@ class MapEntries:
         return there
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
-        """Put values behind the last position of a key's list."""
+        """Append values to a key's list."""
         added, ordered = dict(enumerate(values, self.end(key))), self._sorted.get(key)
         if added:
             self.rows.setdefault(key, {}).update(added)
@@ -253,7 +253,7 @@ class MapEntries:
                 self.expiry.renew((key, position))
 
     def end(self, key: Hashable) -> int:
-        """Return the position behind a key's list."""
+        """Return the position after the end of a key's list."""
         row = self.rows.get(key)
         return next(reversed(row)) + 1 if row else 0
 
@@ -313,7 +313,7 @@ class MapEntries:
         Args:
             key: Whose map.
             start: First map key; ``MISSING`` for no bound.
-            end: Map key behind the last; ``MISSING`` for no bound.
+            end: Map key after the last; ``MISSING`` for no bound.
             prefix: Only map keys that begin with this.
         """
         row, is_plain = self.rows.get(key, {}), self._is_plain
@@ -334,7 +334,7 @@ class MapEntries:
         Args:
             key: Whose map.
             start: First map key; ``MISSING`` for no bound.
-            end: Map key behind the last.
+            end: Map key after the last.
         """
         row = self.rows.get(key)
         if row is None:
@@ -422,7 +422,7 @@ class MapEntries:
             self.expiry.reset()
 
     def _within(self, ordered: list[Any], start: Any, end: Any, prefix: Any = MISSING) -> list[Any]:
-        """Return some of the map keys whose places are given in order."""
+        """Return the map keys at some positions in the sorted order."""
         if prefix is not MISSING:
             parts = self._parts_at(ordered[bisect_left(ordered, self._sort_key(prefix)) :])
             return list(takewhile(lambda part: has_prefix(part, prefix), parts))

@@ -44,7 +44,7 @@ class KeyScope(Protocol):
     """Knows whose state is meant."""
 
     def state_key(self) -> Hashable:
-        """Return the key of the record or timer at hand."""
+        """Return the key of the current record or timer."""
 
 
 class ValueState(Generic[T]):
@@ -166,7 +166,7 @@ class ListState(Generic[T]):
         self._entries.append(self._scope.state_key(), values)
 
     def update(self, values: Iterable[T]) -> None:
-        """Put other elements in place of all."""
+        """Replace all elements."""
         key, elements = self._scope.state_key(), list(values)
         self._entries.clear(key)
         self._entries.append(key, elements)
@@ -278,7 +278,7 @@ class MapState(ReadOnlyMapState[K, V]):
 
 
 class _Fresh:
-    """A default that may be changed in place: each reader gets a copy of its own."""
+    """A default that may be changed in place: each reader gets a separate copy."""
 
     __slots__ = ("_value",)
 

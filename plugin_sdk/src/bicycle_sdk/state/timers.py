@@ -36,7 +36,7 @@ class TimerScope(Protocol):
     """Knows whose timers are meant, and how late it is."""
 
     def state_key(self) -> Hashable:
-        """Return the key of the record or timer at hand."""
+        """Return the key of the current record or timer."""
 
     def current_watermark(self) -> int:
         """Return the watermark in ms."""

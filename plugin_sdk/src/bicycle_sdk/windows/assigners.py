@@ -85,7 +85,7 @@ class SessionWindows:
         gap_ms: The gap; None when ``gap_of`` returns the gap of a record.
         gap_of: Returns the gap that a record opens, in ms or as a timedelta.
         min_records: Sessions with fewer records have no result.
-        max_duration_ms: Sessions that are longer are cut, see ``KeyedStream.session_window``.
+        max_duration_ms: Longer sessions are split, see ``KeyedStream.session_window``.
     """
 
     gap_ms: int | None

@@ -132,7 +132,7 @@ class WindowContext(StateAccess, Context, Generic[K]):
     def enter(
         self, *, key: Any, window: Window, watermark: int, values: dict[str, Any] | None = None
     ) -> None:
-        """Turn to another window. Called by the runtime and by tests, never by functions."""
+        """Switch to another window. Called by the runtime and by tests, never by functions."""
         self._key, self._window, self._watermark = key, window, watermark
         self._values = {} if values is None else values
 

@@ -59,7 +59,7 @@ class Window:
 class WindowResult(NamedTuple, Generic[K, V]):
     """The result of an aggregated window: key, bounds in ms (``[start, end)``), value.
 
-    Its event time is ``end - 1``, so that a window behind it takes it for the same span.
+    Its event time is ``end - 1``, so that a later window assigns it to the same interval.
     """
 
     key: K

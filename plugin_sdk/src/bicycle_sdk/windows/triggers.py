@@ -88,7 +88,7 @@ class TriggerContext(Protocol):
 
 
 class Trigger(ABC):
-    """Decides when a window fires; derive from it for a rule of your own.
+    """The rule for when a window fires; derive from it for a custom rule.
 
     All methods are called on a worker and must not block. An exception in one of them fails the
     epoch; ``on_error`` does not apply.
