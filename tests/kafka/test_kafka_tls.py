@@ -8,13 +8,18 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 
+from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.connectors.kafka.errors import KafkaAccessError
-from bicycle_runtime.dev.broker_options import BrokerSecurity, Keystore
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin
+from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity, Keystore
+from bicycle_runtime.dev.kafka_broker import KafkaBroker, serves_metadata
+from bicycle_streams import StreamConnectError, connect
 from tests.certificates import make_certificates
 from tests.kafka.kafka_feeding import feed_secure, source_run, values
-from tests.kafka_broker import USERS, broker_in, create_topic, end
+from tests.kafka_broker import USERS, create_topic, end
 
 NAME = "guarded"
 PASSWORD = "keystore"
@@ -37,44 +42,53 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broker(certificates, tmp_path_factory, guard_broker):
-    """A broker that asks for a certificate of ``ca``, and for a login."""
+    """A broker that requires a certificate of ``ca``, and a login."""
     keystore = Keystore(
         path=certificates / "service.p12",
         ca_path=certificates / "trusted.pem",
         password=PASSWORD,
     )
-    broker = broker_in(
-        tmp_path_factory.mktemp("kafka"),
+    options = BrokerOptions(
+        folder=tmp_path_factory.mktemp("kafka"),
+        heap_mb=256,
         security=BrokerSecurity(keystore=keystore, users=USERS),
+        extra={"listener.name.client.ssl.client.auth": "required"},
     )
+    broker = GuardedBroker(options, cache_dir=home().cache_dir)
+    broker.files = own_files(certificates)
     guard_broker(broker)
     try:
         broker.start()
         settings = all_settings(broker, certificates)
-        admin = AdminClient(settings)
-        create_topic(admin, NAME)
-        require_certificates(admin)
+        create_topic(AdminClient(settings), NAME)
         feed_secure(settings, NAME, [str(number) for number in range(20)])
         yield broker
     finally:
         end(broker)
 
 
-def require_certificates(admin):
-    """Require client certificates of the broker, whose start is probed without one."""
-    name = "listener.name.client.ssl.client.auth"
-    entry = ConfigEntry(name, "required", incremental_operation=AlterConfigOpType.SET)
-    wanted = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-    [future] = admin.incremental_alter_configs([wanted]).values()
-    future.result(30)
+class GuardedBroker(KafkaBroker):
+    """A broker whose start is checked by a client with a certificate."""
+
+    files: dict[str, str]
+
+    def client_settings(self, user=None):
+        return {**super().client_settings(user), **self.files}
+
+    def is_answering(self, *_):
+        return serves_metadata(self.client_settings(), timeout_s=1)
+
+
+def own_files(certificates, **changes):
+    """Return the settings with the certificate of ada, and with changes."""
+    files = {"ssl.certificate.location": "ada.pem", "ssl.key.location": "ada.key", **changes}
+    return {name: file and str(certificates / file) for name, file in files.items()}
 
 
 def all_settings(broker, certificates, **changes):
     """Return the settings of a client with the certificate of ada, and with changes."""
-    files = {"ssl.certificate.location": "ada.pem", "ssl.key.location": "ada.key", **changes}
-    found = {**broker.client_settings("ada"), **files}
-    paths = {name: str(certificates / file) for name, file in files.items() if file is not None}
-    return {name: value for name, value in {**found, **paths}.items() if value is not None}
+    found = {**broker.client_settings("ada"), **own_files(certificates, **changes)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 @pytest.fixture
@@ -143,6 +157,52 @@ def test_a_job_that_ran_is_told_of_a_wrong_authority_and_goes_on_once_it_is_righ
         assert values(right.drain(count=1)) == ["later"]
     finally:
         right.stop()
+
+
+WITHOUT = {"ssl.certificate.location": None, "ssl.key.location": None}
+REQUIRED = "asks for a certificate of the client: set .*ssl.certificate.location"
+
+
+def test_a_job_without_a_certificate_is_told_so_also_if_it_ran_before(new_run):
+    ran = new_run().start()
+    ran.poll_for_input()
+    ran.drain()
+    ran.stop()
+
+    for offsets, state in (({}, {}), (dict(ran.offsets), ran.state)):
+        run = new_run(**WITHOUT)
+        run.offsets, run.state = offsets, state
+        with pytest.raises(KafkaAccessError, match=REQUIRED):
+            run.start()
+
+
+def test_a_sink_without_a_certificate_is_told_so(broker, certificates):
+    plain = {**all_settings(broker, certificates, **WITHOUT), "log_level": "0"}
+    client = ClientProperties(vertex="out", plain=plain, values={})
+
+    def give_up(reason):
+        raise AssertionError(reason)
+
+    with pytest.raises(KafkaAccessError, match=REQUIRED):
+        TopicAdmin(client, give_up).partition_count(NAME)
+
+
+def test_a_program_without_a_certificate_is_told_so(broker, certificates):
+    options = {
+        "security_protocol": "SASL_SSL",
+        "username": "ada",
+        "password": USERS["ada"],
+        "ca_file": str(certificates / "ca.pem"),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "connect_timeout_ms": 3_000,
+    }
+
+    async def scenario():
+        async with connect(f"kafka://{broker.bootstrap}", options):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError, match=REQUIRED):
+        asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

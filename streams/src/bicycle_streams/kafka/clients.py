@@ -6,13 +6,15 @@ The toolkit and the connectors of jobs open every client here.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from bicycle_streams.kafka.failures import reason_of
+from bicycle_streams.tls_failures import refused_handshake
 
 __all__ = ["READS_MANY", "SAME", "ClientConfigError", "ClientSettings", "texts"]
 
@@ -40,6 +42,8 @@ READS_MANY: Final = {
 """Settings of consumers that read many messages."""
 _QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
+_OTHER_CERTIFICATES = ("ssl.keystore", "ssl.certificate.pem", "ssl.key.pem", "ssl.engine")
+_HANDSHAKES_MAX, _STEP_S = 3, 0.5
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
 
@@ -100,6 +104,34 @@ class ClientSettings:
             if len(value) >= _SECRET_LENGTH_MIN:
                 text = text.replace(value, _HIDDEN)
         return text
+
+    def refused_handshake(self) -> KafkaError | None:
+        """Return the reason for which a broker refuses TLS; None if TLS is not the cause. Blocks.
+
+        For the client, a broker that requires a certificate is one that closes connections.
+        """
+        found = self.resolved()
+        is_other = any(name.startswith(_OTHER_CERTIFICATES) for name in found)
+        if is_other or not found.get("security.protocol", "").upper().endswith("SSL"):
+            return None
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # The client checks.
+        try:
+            certificate = found.get("ssl.certificate.location")
+            if certificate:
+                key, password = found.get("ssl.key.location"), found.get("ssl.key.password", "")
+                context.load_cert_chain(certificate, key, lambda: password)
+            for address in found.get("bootstrap.servers", "").split(",")[:_HANDSHAKES_MAX]:
+                host, _, port = address.strip().rpartition(":")
+                number = int(port)
+                if error := refused_handshake(host.strip("[]"), number, context, timeout_s=_STEP_S):
+                    text = str(error)
+                    if not certificate and "alert" in text:  # Java calls it a bad certificate.
+                        text = f"client certificate required: {text}"
+                    return KafkaError(KafkaError._SSL, self.redacted(text))
+        except (OSError, ValueError):  # The client reports files and addresses itself.
+            return None
+        return None
 
     def open(self, make: Callable[[dict[str, Any]], _C], own: Mapping[str, Any]) -> _C:
         """Return a client with these settings and ``own``, which wins.

@@ -20,6 +20,7 @@ from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
 from bicycle_streams.kafka.failures import ABSENT, is_outage, plain_error
 from bicycle_streams.kafka.offsets import end_offsets, watermarks
 from bicycle_streams.kafka.options import KafkaOptions
+from bicycle_streams.tls_failures import tls_hint
 
 __all__ = ["Cluster"]
 
@@ -27,6 +28,7 @@ C = TypeVar("C")
 S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
+_CERTIFICATES = "ssl.certificate.location and ssl.key.location in client_settings"
 # What was just made, or assigned, is not known to all brokers at once.
 _NOT_YET = ABSENT | {KafkaError._STATE}
 
@@ -112,7 +114,10 @@ class Cluster:
         try:
             self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            raise self._connect_error(error) from None
+            refused = self._settings.refused_handshake()
+            hint = refused and tls_hint(refused.str(), client=_CERTIFICATES)
+            reason = self.redacted(refused or error) + (f": {hint}" if hint else "")
+            raise StreamConnectError(address=self.address, reason=reason) from None
 
     def _connect_error(self, error: KafkaException) -> StreamConnectError:
         return StreamConnectError(address=self.address, reason=self.redacted(error))

@@ -162,7 +162,8 @@ class Cluster:
         *,
         on_reported: Callable[[KafkaError | None], None],
     ) -> None:
-        self._properties = properties.with_defaults(_DEFAULTS).bound()
+        brokers = {"bootstrap.servers": fixed["bootstrap.servers"]}
+        self._properties = properties.with_defaults(_DEFAULTS | brokers).bound()
         self._fixed = dict(fixed)
         self._last_error: KafkaError | None = None
         self._on_reported = on_reported
@@ -245,8 +246,7 @@ class Cluster:
         Does not wait. Called right after the brokers answered something else: see above.
         """
         if self._admin is None:
-            extra = {"bootstrap.servers": self._fixed["bootstrap.servers"]}
-            self._admin = open_client(AdminClient, self._properties, extra)
+            self._admin = open_client(AdminClient, self._properties, {})
         topics = TopicCollection(list(names))
         asked = self._admin.describe_topics(topics, request_timeout=_REQUEST_S) if names else {}
         return IdentityQuery(asked)
@@ -306,6 +306,8 @@ class Cluster:
         """
         self.refuse_unless_outage(error, action, rights)
         self.serve()
+        if self._silence is None and (refused := self._properties.refused_handshake()):
+            self._last_error = refused
         last = self._last_error
         refusal = last if last is not None and is_refusal(last) else None
         self._renew_if_silent()
