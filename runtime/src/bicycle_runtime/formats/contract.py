@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import pluggy
 
 from bicycle_runtime.base.extensions import HOOK_PROJECT
 from bicycle_sdk.formats import Codec
 
-__all__ = ["Codec", "CodecFactory", "FormatHooks", "format_hook"]
+__all__ = ["BatchCodec", "Codec", "CodecFactory", "FormatHooks", "format_hook"]
 
 format_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
+
+
+@runtime_checkable
+class BatchCodec(Codec, Protocol):
+    """A codec that decodes many values in one call."""
+
+    def decode_batch(self, several: list[bytes], /) -> Sequence[Any]:
+        """Return the values: a list, or a ``Frame`` that creates records on access.
+
+        May raise anything; then each value is decoded separately, to find the bad ones.
+        """
 
 
 class CodecFactory(Protocol):

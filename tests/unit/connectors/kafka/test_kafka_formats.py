@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import cloudpickle
 import msgspec
+import pyarrow
 import pytest
 from confluent_kafka import Message
 
@@ -125,6 +126,44 @@ def test_a_schema_is_not_asked_about_null_values():
     batch = decoded(None, [None, b"a"], name="schema", payloads={"value_schema": Doubling()})
 
     assert batch.values == [None, b"aa"]
+
+
+class Columns(Doubling):
+    """A codec of two bytes, whose batches are columns."""
+
+    def encode(self, value):
+        return bytes(value.values())
+
+    def decode(self, data):
+        return {"low": data[0], "high": data[1]}
+
+    def decode_batch(self, several):
+        columns = {"low": [data[0] for data in several], "high": [data[1] for data in several]}
+        return Frame.of_arrow(pyarrow.RecordBatch.from_pydict(columns))
+
+
+def test_a_codec_may_decode_a_batch_to_columns():
+    batch = decoded(None, [b"ab", b"cd"], name="schema", payloads={"value_schema": Columns()})
+
+    assert isinstance(batch.values, Frame)
+    assert batch.values.field("high").numbers.tolist() == [98, 100]
+    assert list(batch.values) == [{"low": 97, "high": 98}, {"low": 99, "high": 100}]
+
+
+@pytest.mark.parametrize("bad", [b"a", None])
+def test_a_batch_that_a_codec_cannot_decode_as_a_whole_is_decoded_by_value(bad):
+    batch = decoded(dict, [b"ab", bad], name="schema", payloads={"value_schema": Columns()})
+
+    assert list(batch.values) == [{"low": 97, "high": 98}]
+    assert [failure.offset for failure in batch.failures] == [11]
+
+
+@pytest.mark.parametrize("schema", [Columns(), Doubling()])
+def test_only_a_codec_of_batches_gives_fields(schema):
+    source = spec(None, value_schema=schema)
+    decoder = MessageDecoder(value_format(source, "schema"), key_format(source, "bytes"))
+
+    assert decoder.give_fields() is isinstance(schema, Columns)
 
 
 def by_field(record_type, raws, **settings):

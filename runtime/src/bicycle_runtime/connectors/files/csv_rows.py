@@ -192,10 +192,8 @@ class CsvRows:
         indexes = {name: index for index, name in enumerate(names)}
         if self._is_plain:
             return Frame.of_rows(FieldRows(
-                objects=cells,
-                make=make,
+                objects=cells, make=make, names=lambda: names,
                 getter=lambda name: itemgetter(indexes[name]) if name in indexes else _missing,
-                names=lambda: names,
             ))  # fmt: skip
         if not self._columns or not indexes.keys() >= self._columns.keys():
             return None  # A missing field may have a default.
@@ -208,10 +206,8 @@ class CsvRows:
             users_error(error)
             return None
         return Frame.of_rows(FieldRows(
-            objects=range(len(cells)),
-            make=make,
+            objects=range(len(cells)), make=make, kinds=self._kinds,
             getter=lambda name: columns[name].__getitem__,
-            kinds=self._kinds,
         ))  # fmt: skip
 
     def _column(self, name: str, index: int, rows: list[list[str]]) -> list[str | None]:

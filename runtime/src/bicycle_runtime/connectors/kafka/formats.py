@@ -22,6 +22,7 @@ from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
+from bicycle_runtime.formats.contract import BatchCodec
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.rows import (
@@ -140,10 +141,10 @@ class MessageDecoder:
         self._kinds = plain_fields(values.record_type)
 
     def give_fields(self) -> bool:
-        """Switch JSON records to frames; return whether their type allows it."""
+        """Switch to frames; return whether the format and the type of records allow it."""
         record_type = self.values.record_type
         if self.values.name != "json":
-            return False
+            return isinstance(self.values.schema, BatchCodec)
         row_type = row_type_of(record_type)
         if is_open_mapping(record_type):
             self._open = OpenRows()
@@ -191,6 +192,11 @@ class MessageDecoder:
                         objects=rows, make=made, getter=found.getter, names=names,
                         are_written=True, kinds=found.kinds(rows),
                     ))  # fmt: skip
+        schema = self.values.schema
+        if isinstance(schema, BatchCodec) and None not in raws:
+            decoded = schema.decode_batch(raws)  # type: ignore[arg-type]  # there is none.
+            if len(decoded) == len(raws):
+                return decoded
         values = self.values.decode_all(raws)
         return Frame.of_dicts(values, self._kinds) if self._gives_dicts else values
 
