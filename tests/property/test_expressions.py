@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.expressions.evaluation import evaluate, mask_of
-from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.expressions.symbols import Reading
 from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import col, lit, together

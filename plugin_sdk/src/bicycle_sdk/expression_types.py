@@ -16,6 +16,7 @@ from typing import Any
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.record_types import type_name
+from bicycle_sdk.value_functions import BY_NAME
 
 __all__ = ["check_expression"]
 
@@ -59,7 +60,7 @@ class _Checking:
             return type(arguments[0])
         parts = [self.type_of(one) for one in arguments if isinstance(one, Expression)]
         known = {part for part in parts if part is not None and part in _PLAIN}
-        problem = _problem(operation, known)
+        problem = _problem(operation, known) or _function_problem(operation, parts)
         if problem is not None:
             raise StreamDefinitionError(
                 call=self._call,
@@ -101,16 +102,22 @@ def _problem(operation: str, known: set[type]) -> str | None:
         return "computes with a text"
     if operation in _CONDITIONS and known - {bool}:
         return "combines values that are not conditions; put comparisons in parentheses"
-    if operation in ("lower", "upper") and known - {str}:
-        return "applies a text function to a number"
     return None
+
+
+def _function_problem(operation: str, parts: list[type | None]) -> str | None:
+    row = BY_NAME.get(operation)
+    if row is None or row.of is not str or not parts or parts[0] not in _NUMBERS:
+        return None
+    return "applies a text function to a number"
 
 
 def _find_fixed_type(operation: str) -> type | None:
     """Return the type of an operation's results if it is independent of the operands."""
     if operation in _TESTS:
         return bool
-    return {"lower": str, "upper": str, "text": str, "tuple": tuple}.get(operation)
+    row = BY_NAME.get(operation)
+    return {"text": str, "tuple": tuple}.get(operation) if row is None else row.returns
 
 
 def _result(operation: str, known: set[type]) -> type | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeGuard
 
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.value_functions import BY_NAME
 
 __all__ = ["Expression", "col", "field_value", "is_expression", "lit", "named", "together"]
 
@@ -167,6 +168,23 @@ class Expression:
         """Return the value as text, like ``str``."""
         return Expression("text", self)
 
+    # --- functions of values -------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Callable[..., Expression]:
+        """Return a function of values (``bicycle_sdk.value_functions``) as a method.
+
+        Raises:
+            AttributeError: there is no such function.
+        """
+        if name not in BY_NAME:
+            # A slow import, for an error alone.
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, BY_NAME, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"expressions have no method {name!r}{hint}", name=name, obj=self)
+        return lambda *arguments: Expression(name, self, *map(lit, arguments))
+
     # --- Python's methods of values ------------------------------------------------------------
 
     def __bool__(self) -> bool:  # noqa: PLE0304  # it never returns
@@ -245,6 +263,7 @@ def _round(value: Any, digits: int | None) -> Any:
 
 # Each operation for one record; over columns the results are the same.
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    **{name: row.call for name, row in BY_NAME.items()},
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -265,8 +284,6 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "~": lambda value: not _condition(value),
     "is_null": lambda value: value is None,
     "is_in": lambda value, values: value in values,
-    "lower": str.lower,
-    "upper": str.upper,
     "text": str,
     "tuple": lambda *parts: parts,
 }

@@ -14,44 +14,42 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timezone
+from itertools import chain
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
+from bicycle_runtime.expressions.array_rules import compute_in_arrays
+from bicycle_runtime.expressions.nested import Elements, elements_of, regroup
 from bicycle_runtime.frames.arrays import bool_array, numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
-
-__all__ = [
-    "Columns",
-    "ComputedColumns",
-    "HasExpression",
-    "evaluate",
-    "has_expression",
-    "mask_of",
-    "noted",
-]
+from bicycle_sdk.value_functions import ROWS
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
 _COLLECTIONS = frozenset({tuple, frozenset, list, set})
+_SEARCHED = _COLLECTIONS | {dict}
 _BOOL = frozenset({bool})
 # Of plain values.
 _GIVE_BOOLS = frozenset(
     {operator.contains, operator.eq, operator.ne, operator.lt, operator.le, operator.gt,
-     operator.ge, operator.is_, operator.is_not, str.startswith, str.endswith}
+     operator.ge, operator.is_, operator.is_not}
 )  # fmt: skip
+# By function: what it accepts beside plain values, and the type that all its results have.
+_TAKES = {row.call: row.takes for row in ROWS if row.takes}
+_RETURNS = {row.call: frozenset({row.returns}) for row in ROWS if row.returns is not None}
+# Time zones without code of users.
+_ZONES = frozenset({type(None), timezone, ZoneInfo})
+SKIPPED_TYPE = type("Skipped", (), {})
+# The result of a comprehension for an item that its condition leaves out.
+SKIPPED = Expression("literal", SKIPPED_TYPE())
+_SLICED = frozenset({str, list, tuple})
 _TIMES = frozenset({datetime, date})
-_INT_MAX = (1 << 63) - 1
-_EXACT_MAX = 1 << 53  # ints up to here are floats
-_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
-_NUMBERS = frozenset({"i", "f"})
-_DIGITS_MAX = 15
 # Columns that exist already: picking them again would be no gain.
-_AT_HAND = frozenset({"field", "itself", "literal", "free"})
-_SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
-_TIE_NEAR = 1e-3
+_AT_HAND = frozenset({"field", "itself", "literal", "free", "element"})
 
 
 class HasExpression(ABC):
@@ -98,32 +96,51 @@ class NotedColumns:
         mask: Which of them.
     """
 
-    __slots__ = ("__weakref__", "_above", "_columns", "_known", "_mask", "count")
+    __slots__ = ("__weakref__", "_above", "_known", "_mask", "_splits", "count", "frame")
 
     def __init__(
         self, columns: Columns, above: NotedColumns | None = None, mask: Mask | None = None
     ) -> None:
-        self._columns, self._above, self._mask = columns, above, mask
+        self.frame, self._above, self._mask = columns, above, mask
         self._known: dict[int, Vector] = {}  # by the identity of an expression
+        self._splits: dict[int, tuple[Mask, NotedColumns, NotedColumns]] = {}
         self.count: int = columns.count
 
     def field(self, name: Any) -> Vector:
         """Return a field of each."""
-        return self._columns.field(name)
+        return self.frame.field(name)
 
     def field_or(self, name: Any, default: Vector) -> Vector:
         """Return a field of each record, with values of ``default`` where it is missing."""
-        return self._columns.field_or(name, default)
+        return self.frame.field_or(name, default)
+
+    def element(self, variable: object) -> Vector:
+        """Return the items that a comprehension goes through."""
+        if not isinstance(self.frame, Elements):
+            raise Refused
+        return self.frame.element(variable)
 
     def take(self, mask: Mask) -> NotedColumns:
         """Return some of them."""
-        return NotedColumns(self._columns.take(mask), self, mask)
+        return NotedColumns(self.frame.take(mask), self, mask)
 
     def value_of(self, expression: Expression) -> Vector:
         """Return the value of an expression for each record."""
         found = self._find(expression)
         if found is None:
             found = self._known[id(expression)] = _evaluate(expression, self)
+        return found
+
+    def split(self, condition: Expression) -> tuple[Mask, NotedColumns, NotedColumns]:
+        """Return a mask of the records that fulfill a condition, these, and the others."""
+        found = self._splits.get(id(condition))
+        if found is None:
+            mask = mask_of(evaluate(condition, self))
+            if mask.count == self.count or not mask.count:
+                found = mask, self, self
+            else:
+                found = mask, self.take(mask), self.take(mask.others())
+            self._splits[id(condition)] = found
         return found
 
     def _find(self, expression: Expression) -> Vector | None:
@@ -135,7 +152,7 @@ class NotedColumns:
         return found
 
 
-Columns = Frame | NotedColumns
+Columns = Frame | NotedColumns | Elements
 
 
 def noted(columns: Columns) -> NotedColumns:
@@ -190,43 +207,47 @@ def _compute(operation: str, values: list[Vector], count: int) -> Vector:
         return _by_items(OPERATIONS[operation], values, count)
     if operation == "is_null":
         return _are_null(values[0])
-    with numpy().errstate(all="ignore"):  # Python returns inf and nan without an error, too.
-        found = _in_arrays(operation, values)
+    found = compute_in_arrays(operation, values)
     if found is not None:
         return Vector(count, None, found)
     return _by_items(OPERATIONS[operation], values, count)
 
 
-def _in_arrays(operation: str, values: list[Vector]) -> Any:
-    """Return the result of an operation as an array, or None if it could differ."""
-    if operation == "round":
-        return _round(*values)
-    rule = _RULES.get(operation)
-    arrays = [value.array for value in values]
-    if rule is None or any(array is None for array in arrays):
-        return None
-    return rule(operation, *arrays)
-
-
 def _by_items(function: Callable[..., Any], values: list[Vector], count: int) -> Vector:
     """Return the results of a Python function for the values of each record."""
-    if not all(_is_plain(value) for value in values):
+    takes = _TAKES.get(function, frozenset())
+    if not all(_is_accepted(value, takes) for value in values):
         raise Refused
+    kinds = _BOOL if function in _GIVE_BOOLS else _RETURNS.get(function)
     try:
         if all(value.is_constant for value in values):
-            return Vector.constant(function(*(value.value for value in values)), count)
+            found = function(*(value.value for value in values))
+            if type(found) is not list:
+                return Vector.constant(found, count)
         # hot path: 25 to 60 ns a value, without a call of Python code.
-        found = list(map(function, *(value.each() for value in values)))
-        return Vector(count, found, kinds=_BOOL if function in _GIVE_BOOLS else None)
+        return Vector(count, list(map(function, *(value.each() for value in values))), kinds=kinds)
     except Exception as error:  # Which record failed is found out one by one.
         raise Refused from error
 
 
-def _is_plain(value: Vector) -> bool:
-    """Return whether operators of the values run no code but Python's."""
-    if value.kinds <= _PLAIN:
+def _is_accepted(value: Vector, takes: frozenset[type]) -> bool:
+    """Return whether a function runs no code but Python's on values.
+
+    Args:
+        value: The values of one argument.
+        takes: Types that the function accepts beside plain values.
+    """
+    others = value.kinds - _PLAIN
+    if not others:
         return True
-    return value.is_constant and _is_plain_constant(value.value)
+    if not others <= takes:
+        return value.is_constant and _is_plain_constant(value.value)
+    items = [value.value] if value.is_constant else value.items
+    inner = chain.from_iterable(item for item in items if type(item) in (list, tuple))
+    if not _PLAIN.issuperset(map(type, inner)):
+        return False
+    times = (item.tzinfo for item in items if type(item) is datetime)
+    return _ZONES.issuperset(map(type, times))
 
 
 def _is_plain_constant(value: Any) -> bool:
@@ -278,7 +299,7 @@ def _are_in(container: Vector, value: Vector) -> Vector:
     """
     if container.is_constant and not value.is_constant and value.kinds <= _PLAIN:
         known = container.value
-        if type(known) in _COLLECTIONS and set(map(type, known)) <= _PLAIN:
+        if type(known) in _SEARCHED and set(map(type, known)) <= _PLAIN:
             found = list(map(frozenset(known).__contains__, value.items))
             return Vector(value.count, found, kinds=_BOOL)
     return _by_items(operator.contains, [container, value], value.count)
@@ -310,17 +331,23 @@ def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return one of two values per record, each computed only for its records."""
     condition, first, second = arguments
-    mask = mask_of(evaluate(condition, columns))
+    mask, ones, others = noted(columns).split(condition)
     if mask.count == columns.count:
-        return evaluate(first, columns)
+        return evaluate(first, ones)
     if not mask.count:
-        return evaluate(second, columns)
-    others = mask.others()
-    return _merge(mask, evaluate(first, columns.take(mask)), evaluate(second, columns.take(others)))
+        return evaluate(second, others)
+    return merge_vectors(mask, evaluate(first, ones), evaluate(second, others))
 
 
-def _merge(mask: Mask, first: Vector, second: Vector) -> Vector:
+def merge_vectors(mask: Mask, first: Vector, second: Vector) -> Vector:
+    """Return values of ``first`` for the records of a mask, of ``second`` for others."""
     np, count = numpy(), len(mask.array)
+    if first.is_constant and second.is_constant and first.value is second.value:
+        return Vector.constant(first.value, count)
+    parts = [each.parts for each in (first, second) if isinstance(each, TupleVector)]
+    if len(parts) > 1 and len(parts[0]) == len(parts[1]):
+        pairs = zip(*parts, strict=True)
+        return TupleVector(count, [merge_vectors(mask, *pair) for pair in pairs])
     arrays = first.array, second.array
     if all(array is not None for array in arrays) and arrays[0].dtype == arrays[1].dtype:
         merged = np.empty(count, arrays[0].dtype)
@@ -347,6 +374,53 @@ def _item(arguments: tuple[Any, ...], columns: Columns) -> Vector:
         raise Refused from error
 
 
+def _slice(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    base, *bounds = (evaluate(one, columns) for one in arguments)
+    if not base.kinds <= _SLICED or not all(bound.kinds <= _PLAIN for bound in bounds):
+        raise Refused
+    try:
+        if all(bound.is_constant for bound in bounds):
+            cut = operator.itemgetter(slice(*(bound.value for bound in bounds)))
+            return Vector(columns.count, list(map(cut, base.each())), kinds=base.kinds)
+        slices = map(slice, *(bound.each() for bound in bounds))
+        return Vector(columns.count, list(map(operator.getitem, base.each(), slices)))
+    except Exception as error:  # Which record failed is found out one by one.
+        raise Refused from error
+
+
+def _unpack(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return sequences that all have a given length."""
+    source, length = arguments
+    found = evaluate(source, columns)
+    if isinstance(found, TupleVector) and len(found.parts) == length:
+        return found
+    if not found.kinds <= {list, tuple} or set(map(len, found.items)) != {length}:
+        raise Refused
+    return found
+
+
+def _list(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return a new list for each record: a function may change the list of one."""
+    parts = [evaluate(one, columns).each() for one in arguments]
+    rows = zip(*parts, strict=True) if parts else [()] * columns.count
+    return Vector(columns.count, list(map(list, rows)), kinds=frozenset({list}))
+
+
+def _each(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return the list of a comprehension for each record."""
+    elements, body = open_elements(arguments, columns)
+    if not elements.count:
+        return _list((), columns)
+    return regroup(evaluate(body, noted(elements)), elements.rows, columns.count, SKIPPED_TYPE)
+
+
+def open_elements(arguments: tuple[Any, ...], columns: Columns) -> tuple[Elements, Expression]:
+    """Return the items that a comprehension goes through, and the expression for each."""
+    source, variable, body = arguments
+    columns = noted(columns)
+    return elements_of(evaluate(source, columns), variable, columns, columns.element), body
+
+
 # Functions with more than values as input.
 _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "field": lambda arguments, columns: columns.field(arguments[0]),
@@ -358,120 +432,15 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "free": lambda arguments, columns: Vector.constant(arguments[0](), columns.count),
     "if": _choose,
     "tuple": _tuple,
+    "list": _list,
+    "unpacked": _unpack,
+    "slice": _slice,
+    "each": _each,
+    "element": lambda arguments, columns: noted(columns).element(arguments[0]),
     "item": _item,
     "given": _given_value,
     "checked": _with_checks,
     "apply": _apply,
     "converted": _convert,
     "columns": _by_others,
-}
-
-
-# Rules for arrays. Each returns None where Python's own operators must compute, value by value.
-
-
-def _arithmetic(operation: str, a: Any, b: Any) -> Any:
-    kinds = a.dtype.kind + b.dtype.kind
-    if not set(kinds) <= _NUMBERS:
-        return None
-    if kinds == "ii":
-        far = _magnitude(a), _magnitude(b)
-        if (far[0] * far[1] if operation == "*" else far[0] + far[1]) > _INT_MAX:
-            return None
-    return _FUNCTIONS[operation](a, b)
-
-
-def _divide(_: str, a: Any, b: Any) -> Any:
-    kinds = a.dtype.kind + b.dtype.kind
-    if not set(kinds) <= _NUMBERS:
-        return None
-    if (b == 0).any():
-        raise Refused
-    if kinds == "ii" and max(_magnitude(a), _magnitude(b)) > _EXACT_MAX:
-        return None
-    return numpy().true_divide(a, b)
-
-
-def _floor(operation: str, a: Any, b: Any) -> Any:
-    if a.dtype.kind + b.dtype.kind != "ii" or _magnitude(a) > _INT_MAX:
-        return None
-    if (b == 0).any():
-        raise Refused
-    np = numpy()
-    return np.floor_divide(a, b) if operation == "//" else np.remainder(a, b)
-
-
-def _comparison(operation: str, a: Any, b: Any) -> Any:
-    if a.dtype.kind != b.dtype.kind:
-        if not {a.dtype.kind, b.dtype.kind} <= _NUMBERS:
-            return None
-        # Python compares an int with a float exactly.
-        if _magnitude(a if a.dtype.kind == "i" else b) > _EXACT_MAX:
-            return None
-    return _FUNCTIONS[operation](a, b)
-
-
-def _logical(operation: str, a: Any, b: Any) -> Any:
-    if a.dtype.kind + b.dtype.kind != "bb":
-        return None
-    return _FUNCTIONS[operation](a, b)
-
-
-def _negation(_: str, a: Any) -> Any:
-    return ~a if a.dtype.kind == "b" else None
-
-
-def _sign(operation: str, a: Any) -> Any:
-    if a.dtype.kind == "b" or (a.dtype.kind == "i" and _magnitude(a) > _INT_MAX):
-        return None
-    return -a if operation == "negative" else abs(a)
-
-
-def _round(value: Vector, digits: Vector) -> Any:
-    """Return rounded numbers; values close to a midpoint are rounded by Python."""
-    array, digit_count = value.array, digits.value
-    if array is None or array.dtype.kind == "b":
-        return None
-    if array.dtype.kind == "i":
-        return (
-            array
-            if digit_count is None or (type(digit_count) is int and digit_count >= 0)
-            else None
-        )
-    np = numpy()
-    if digit_count is not None and not (
-        type(digit_count) is int and 0 <= digit_count <= _DIGITS_MAX
-    ):
-        return None
-    scale = 10.0 ** (digit_count or 0)
-    scaled = array * scale
-    if not (np.abs(scaled) < _SCALED_MAX).all():
-        return None
-    whole = np.rint(scaled)
-    if digit_count is None:
-        return whole.astype(np.int64)
-    rounded = whole / scale
-    unsure = np.flatnonzero(np.abs(np.abs(scaled - whole) - 0.5) < _TIE_NEAR)
-    if len(unsure):
-        rounded[unsure] = [round(number, digit_count) for number in array[unsure].tolist()]
-    return rounded
-
-
-def _magnitude(array: Any) -> int:
-    return max(-int(array.min()), int(array.max()))
-
-
-_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge, "&": operator.and_, "|": operator.or_,
-}  # fmt: skip
-_RULES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("+", "-", "*"), _arithmetic),
-    "/": _divide,
-    **dict.fromkeys(("//", "%"), _floor),
-    **dict.fromkeys(_COMPARISONS, _comparison),
-    **dict.fromkeys(("&", "|"), _logical),
-    "~": _negation,
-    **dict.fromkeys(("negative", "absolute"), _sign),
 }

@@ -7,19 +7,34 @@ one branch of a condition, or nowhere. Parts that may fail therefore remain in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bicycle_sdk.expressions import Expression
+from bicycle_sdk.expressions import Expression, lit
 
-_NEVER_FAIL = frozenset({"literal", "free", "itself"})
+_NEVER_FAIL = frozenset({"element", "free", "itself", "list", "literal", "tuple"})
+_NOTHING = lit(None)
 
 
-def with_failures_of(computed: Sequence[Expression], result: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The values that were computed on the two ways of a condition."""
+
+    condition: Expression
+    ways: tuple[Sequence[Computed], Sequence[Computed]]
+
+
+Computed = Expression | Branches
+# The conditions under which a part is computed: by identity, and which way each goes.
+_Way = frozenset[tuple[int, int]]
+
+
+def with_failures_of(computed: Sequence[Computed], result: Any) -> Any:
     """Return a result that fails wherever something that was computed before it does.
 
     Args:
         computed: All that was computed on the way, in order.
-        result: An expression; anything else comes back as it is.
+        result: An expression; anything else is returned as it is.
 
     Example:
         >>> from bicycle_sdk.expressions import col
@@ -31,21 +46,48 @@ def with_failures_of(computed: Sequence[Expression], result: Any) -> Any:
     """
     if not isinstance(result, Expression):
         return result
-    always: set[int] = set()
-    _note_computed(result, always)
+    known: dict[int, set[_Way]] = {}
+    _note_computed(result, frozenset(), known)
+    return _add_checks(computed, result, frozenset(), known)
+
+
+def _add_checks(
+    computed: Sequence[Computed], result: Expression, way: _Way, known: dict[int, set[_Way]]
+) -> Expression:
     for value in reversed(computed):  # The last ones hold the earlier ones.
-        if value.operation not in _NEVER_FAIL and id(value) not in always:
+        if isinstance(value, Branches):
+            first, second = (
+                _add_checks(part, _NOTHING, way | {(id(value.condition), side)}, known)
+                for side, part in enumerate(value.ways)
+            )
+            if first is not _NOTHING or second is not _NOTHING:
+                check = Expression("if", value.condition, first, second)
+                result = Expression("checked", check, result)
+        elif value.operation not in _NEVER_FAIL and not _is_known(value, way, known):
             result = Expression("checked", value, result)
-            _note_computed(value, always)
+            _note_computed(value, way, known)
     return result
 
 
-def _note_computed(expression: Expression, always: set[int]) -> None:
-    """Note all parts that are computed for each record, by their identity."""
-    if id(expression) in always:
+def _is_known(value: Expression, way: _Way, known: dict[int, set[_Way]]) -> bool:
+    return any(found <= way for found in known.get(id(value), ()))
+
+
+def _note_computed(expression: Expression, way: _Way, known: dict[int, set[_Way]]) -> None:
+    """Note the parts of an expression, and for which records each is computed."""
+    if _is_known(expression, way, known):
         return
-    always.add(id(expression))
+    known.setdefault(id(expression), set()).add(way)
     arguments = expression.arguments
-    for part in arguments[:1] if expression.operation == "if" else arguments:
-        if isinstance(part, Expression):
-            _note_computed(part, always)
+    match expression.operation:
+        case "if":
+            condition, *sides = arguments
+            _note_computed(condition, way, known)
+            for side, part in enumerate(sides):
+                _note_computed(part, way | {(id(condition), side)}, known)
+        case "each":
+            _note_computed(arguments[0], way, known)
+        case _:
+            for part in arguments:
+                if isinstance(part, Expression):
+                    _note_computed(part, way, known)

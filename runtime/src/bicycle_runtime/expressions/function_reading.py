@@ -1,91 +1,76 @@
-"""Reading functions: from bytecode to the expression that a function computes.
+"""Reading functions: from a Python function to the expression that it computes.
 
-A function that only picks fields, compares, computes, rounds and formats is the same as an
-expression, however it is written. Its bytecode is run with expressions in place of values: both
-ways of a condition are followed to their ends. Any operation that may have effects ends the
-reading, and the function is called record by record as ever. Outer values of a function are looked
-up again for each batch. A value that it computes and does not use may still fail, and so belongs to
-the expression.
+A function that only selects fields, compares, computes, rounds and formats is the same as an
+expression, however it is written. No code of the user is called: the instructions of the function
+run on symbols. Both ways of a condition are followed, up to the instruction where they meet again,
+or to their ends. A comprehension is followed for one item. An operation that may have effects
+beside the result of the function, and an unknown instruction, ends the reading: the function is
+then called for each record.
 
-No code of the user is called. It reads instructions of Python 3.11 to 3.13; an unknown instruction
-ends the reading, too.
+Outer values of a function are looked up again for each batch. A value that it computes and does not
+use may still fail, and so is part of the expression.
+
+Source: ADR-0071 (functions are read from bytecode).
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from operator import attrgetter, contains, is_, is_not, itemgetter, not_
-from types import FunctionType
+from collections.abc import Callable, Mapping
+from operator import attrgetter, itemgetter
+from types import CodeType, FunctionType
 from typing import Any
 
-from bicycle_runtime.expressions.evaluation import HasExpression
+from bicycle_runtime.expressions.calls import bind_arguments
+from bicycle_runtime.expressions.evaluation import SKIPPED, HasExpression
 from bicycle_runtime.expressions.failing import with_failures_of
-from bicycle_runtime.frames.rows import is_plain
-from bicycle_sdk.expressions import OPERATIONS, Expression, lit
+from bicycle_runtime.expressions.instructions import Context, Instructions, stored_by
+from bicycle_runtime.expressions.symbols import (
+    MORE,
+    NULL,
+    Generated,
+    Items,
+    Nested,
+    Outside,
+    Reading,
+    ReadingState,
+    Record,
+    RecordContents,
+    Unmergeable,
+    choose,
+    is_changed,
+    literal_of,
+)
+from bicycle_sdk.expressions import Expression, lit
 
-_STEPS_MAX, _DEPTH_MAX = 400, 4  # of instructions, and of functions that call functions
-_BINARY = {"+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%"}
+_DEPTH_MAX = 6  # functions that call functions
 _IGNORED = frozenset(
     {"RESUME", "CACHE", "PRECALL", "NOP", "MAKE_CELL", "COPY_FREE_VARS", "EXTENDED_ARG",
      "NOT_TAKEN"}
 )  # fmt: skip
-_BUILTINS: Mapping[str, Callable[..., Any]] = {
-    name: getattr(builtins, name)
-    for name in ("abs", "bool", "float", "int", "len", "max", "min", "str")
-}
-_METHODS = frozenset(
-    {"casefold", "endswith", "lower", "lstrip", "removeprefix", "removesuffix", "replace",
-     "rstrip", "startswith", "strip", "title", "upper", "zfill"}
-)  # fmt: skip
-_CONVERSIONS = {None: None, str: str, repr: repr, ascii: ascii}
-_ARGUMENTS_MAX = 4
+# Other spellings of an instruction in some versions.
+_ALIASES = {
+    "LOAD_FAST_CHECK": "LOAD_FAST", "LOAD_FAST_BORROW": "LOAD_FAST",
+    "LOAD_FAST_LOAD_FAST": "LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "LOAD_FAST",
+    "STORE_FAST_STORE_FAST": "STORE_FAST", "LOAD_SMALL_INT": "LOAD_CONST",
+    "LOAD_CLASSDEREF": "LOAD_DEREF",
+}  # fmt: skip
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
+_BACKWARD = frozenset({"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_ARRIVED = object()
+_ITERATOR_STAYS = sys.version_info >= (3, 13)  # on the stack after a loop
+_CLOSURE = 8  # the flag of a function with outer variables
+_VERSION_MAX = (3, 14)  # the newest Python whose instructions are known
 
 
-class Reading(Exception):  # it ends a reading; nothing is wrong
-    """The reason why a function cannot be read as an expression."""
-
-
-class _Record:
-    """The record that the function is called with."""
-
-    def __repr__(self) -> str:
-        return "the record"
-
-
-RECORD = _Record()
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """A method of a value, on its way to being called."""
-
-    owner: Any
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """The value of a name outside of the function."""
-
-    name: str
-    value: Any
-    look_up: Callable[[], Any]
-
-
-class _Null:
-    """The marker that the interpreter pushes for a call without an object."""
-
-
-_NULL = _Null()
-
-
-def read(function: Any) -> Expression:
+def read(function: Any, *, may_change: bool = False) -> Expression:
     """Return the expression that a function of one record computes.
+
+    Args:
+        function: A function of one argument.
+        may_change: Whether it may set fields of the record, which nobody else reads.
 
     Raises:
         Reading: it does more, or its effects are unknown.
@@ -101,398 +86,296 @@ def read(function: Any) -> Expression:
     if type(function) in (attrgetter, itemgetter):
         return _of_getter(function)
     if not isinstance(function, FunctionType):
-        raise Reading(_MORE)
-    return _value(_Run(function, [RECORD], depth=0).result())
+        raise Reading(MORE)
+    if sys.version_info[:2] > _VERSION_MAX or sys.implementation.name != "cpython":
+        raise Reading(
+            f"functions are not read on {sys.implementation.name} {sys.version.split()[0]}"
+        )
+    try:
+        return _read(function, may_change=may_change, merges=True)
+    except Unmergeable:
+        return _read(function, may_change=may_change, merges=False)
 
 
-_MORE = "its function does more than select, compare, compute and format fields"
+def _read(function: FunctionType, *, may_change: bool, merges: bool) -> Expression:
+    record = Record()
+    state = ReadingState([], {}, {record: RecordContents("argument")})
+    context = Context(record, may_change=may_change, merges=merges)
+    found = read_code(function, bind_arguments(function, [record], {}), state, context)
+    return state.result(found)
 
 
 def _of_getter(getter: Any) -> Expression:
     names = getter.__reduce__()[1]
     if not all(isinstance(name, str) and "." not in name for name in names):
-        raise Reading(_MORE)
+        raise Reading(MORE)
     kind = "attribute" if type(getter) is attrgetter else "item"
     found = [Expression("field", name, kind) for name in names]
     return found[0] if len(found) == 1 else Expression("tuple", *found)
 
 
-class _Run:
-    """Runs the code of a function on expressions.
+def read_code(
+    function: FunctionType, arguments: Mapping[str, Any], state: ReadingState, context: Context,
+    *, depth: int = 0,
+) -> Any:  # fmt: skip
+    """Return the symbol of the result of a function.
 
     Args:
         function: A plain function.
-        arguments: Of the call: expressions, or ``RECORD``.
-        depth: How many functions deep it is called.
+        arguments: Symbols by name.
+        state: The records that exist; the function may change them.
+        context: The shared part of the reading.
+        depth: The number of functions that call it.
+
+    Raises:
+        Reading: it does more than compute its result.
     """
+    code = function.__code__
+    if code.co_flags & (_ASYNC | inspect.CO_GENERATOR) or depth > _DEPTH_MAX:
+        raise Reading(MORE)
+    variables = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
 
-    def __init__(self, function: FunctionType, arguments: Sequence[Any], *, depth: int) -> None:
-        code = function.__code__
-        awaited = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-        several = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-        if code.co_flags & (awaited | several) or depth > _DEPTH_MAX:
-            raise Reading(_MORE)
-        if (code.co_argcount, code.co_kwonlyargcount) != (len(arguments), 0):
-            raise Reading(_MORE)
-        if code.co_cellvars or code.co_exceptiontable:
-            raise Reading(_MORE)
-        self._function, self._depth = function, depth
-        self._code = list(dis.get_instructions(code))
-        self._at = {each.offset: number for number, each in enumerate(self._code)}
-        self._arguments = dict(zip(code.co_varnames, arguments, strict=False))
-        self._keywords: tuple[str, ...] = ()
-        self._left = _STEPS_MAX
+    def free(name: str) -> Any:
+        return context.once((id(variables[name]), name), lambda: _outside_of(name, variables[name]))
 
-    def result(self) -> Any:
-        """Return the expression that the function returns."""
-        return self._run(0, [], dict(self._arguments))
-
-    def _run(self, number: int, stack: list[Any], names: dict[str, Any]) -> Any:
-        computed: list[Expression] = []
-        while True:
-            self._left -= 1
-            if self._left < 0 or number >= len(self._code):
-                raise Reading(_MORE)
-            step = self._code[number]
-            name = step.opname
-            if name in ("RETURN_VALUE", "RETURN_CONST"):
-                found = stack.pop() if name == "RETURN_VALUE" else _literal(step.argval)
-                return with_failures_of(computed, found)
-            if "JUMP" in name and name not in ("JUMP_FORWARD",):
-                return with_failures_of(computed, self._branch(number, stack, names))
-            if name == "JUMP_FORWARD":
-                number = self._at[step.argval]
-                continue
-            if name not in _IGNORED:
-                handler = getattr(self, f"_{name.lower()}", None)
-                if handler is None:
-                    raise Reading(_MORE)
-                handler(step, stack, names)
-                if stack and isinstance(stack[-1], Expression):
-                    computed.append(stack[-1])
-            number += 1
-
-    def _branch(self, number: int, stack: list[Any], names: dict[str, Any]) -> Any:
-        """Follow both ways of a condition."""
-        step = self._code[number]
-        if step.argval <= step.offset:
-            raise Reading(_MORE)  # a loop
-        target = self._at[step.argval]
-        condition = _value(stack.pop())
-        keeps = step.opname.endswith("_OR_POP")
-        jumped = [*stack, condition] if keeps else list(stack)
-        name = step.opname.removesuffix("_OR_POP").replace("POP_JUMP_FORWARD_", "POP_JUMP_")
-        test, jumps_if = {
-            "POP_JUMP_IF_TRUE": (condition, True),
-            "JUMP_IF_TRUE": (condition, True),
-            "POP_JUMP_IF_FALSE": (condition, False),
-            "JUMP_IF_FALSE": (condition, False),
-            "POP_JUMP_IF_NONE": (Expression("is_null", condition), True),
-            "POP_JUMP_IF_NOT_NONE": (Expression("is_null", condition), False),
-        }.get(name, (None, True))
-        if test is None:
-            raise Reading(_MORE)
-        there = _value(self._run(target, jumped, dict(names)))
-        here = _value(self._run(number + 1, list(stack), dict(names)))
-        return Expression("if", test, *((there, here) if jumps_if else (here, there)))
-
-    # --- instructions ------------------------------------------------------------------------
-
-    def _load_fast(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
-        for name in step.argval if isinstance(step.argval, tuple) else (step.argval,):
-            if name not in names:
-                raise Reading(_MORE)
-            stack.append(names[name])
-
-    _load_fast_check = _load_fast_borrow = _load_fast_load_fast = _load_fast
-
-    def _store_fast(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
-        names[step.argval] = stack.pop()
-
-    def _load_const(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(_literal(step.argval))
-
-    _load_small_int = _load_const
-
-    def _kw_names(self, step: Any, _stack: list[Any], _: dict[str, Any]) -> None:
-        self._keywords = self._function.__code__.co_consts[step.arg]
-
-    def _pop_top(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.pop()
-
-    def _push_null(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(_NULL)
-
-    def _copy(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(stack[-step.arg])
-
-    def _swap(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack[-1], stack[-step.arg] = stack[-step.arg], stack[-1]
-
-    def _to_bool(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        following = self._code[self._at[step.offset] + 1].opname
-        if following != "UNARY_NOT" and "JUMP" not in following:  # They look at the truth.
-            stack.append(Expression("apply", bool, _value(stack.pop())))
-
-    def _load_global(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        if step.arg & 1:
-            stack.append(_NULL)
-        name, space = step.argval, self._function.__globals__
-        if name in space:
-            stack.append(_Outside(name, space[name], lambda: space.get(name)))
-        elif name in _BUILTINS or name == "round":
-            found = getattr(builtins, name)
-            stack.append(_Outside(name, found, lambda: space.get(name, getattr(builtins, name))))
-        else:
-            raise Reading(_MORE)
-
-    def _load_deref(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        code = self._function.__code__
-        if step.argval not in code.co_freevars:
-            raise Reading(_MORE)
-        cell = (self._function.__closure__ or ())[code.co_freevars.index(step.argval)]
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            raise Reading(_MORE) from None
-        stack.append(_Outside(step.argval, value, lambda: cell.cell_contents))
-
-    def _load_attr(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        owner = stack.pop()
-        is_method = _ONE_LOOK_UP and step.arg & 1
-        if is_method:
-            stack += [_Method(owner, step.argval), _NULL]
-        elif owner is RECORD:
-            stack.append(Expression("field", step.argval, "attribute"))
-        else:
-            raise Reading(_MORE)
-
-    def _load_method(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack += [_NULL, _Method(stack.pop(), step.argval)]
-
-    def _binary_subscr(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        index, owner = _value(stack.pop()), stack.pop()
-        if owner is RECORD:
-            if index.operation != "literal" or not isinstance(index.arguments[0], str | int):
-                raise Reading(_MORE)
-            stack.append(Expression("field", index.arguments[0], "item"))
-        else:
-            stack.append(Expression("item", _value(owner), index))
-
-    def _binary_op(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        if step.argrepr == "[]":
-            self._binary_subscr(step, stack, _)
-            return
-        operation = _BINARY.get(step.argrepr.removesuffix("=") or "")
-        right, left = _value(stack.pop()), _value(stack.pop())
-        if operation is None:
-            raise Reading(_MORE)
-        stack.append(Expression(operation, left, right))
-
-    def _compare_op(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        operation = str(step.argval).removeprefix("bool(").removesuffix(")")
-        right, left = _value(stack.pop()), _value(stack.pop())
-        if operation not in OPERATIONS:
-            raise Reading(_MORE)
-        stack.append(Expression(operation, left, right))
-
-    def _is_op(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        right, left = _value(stack.pop()), _value(stack.pop())
-        if right.operation == "literal" and right.arguments[0] is None:
-            found = Expression("is_null", left)
-            stack.append(Expression("~", found) if step.arg else found)
-            return
-        if right.operation != "literal" or type(right.arguments[0]) is not bool:
-            raise Reading(_MORE)  # Which ints and texts are the same object is chance.
-        stack.append(Expression("apply", is_not if step.arg else is_, left, right))
-
-    def _contains_op(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        right, left = stack.pop(), _value(stack.pop())
-        if right is RECORD:
-            raise Reading(_MORE)
-        found = Expression("apply", contains, _value(right), left)
-        stack.append(Expression("apply", not_, found) if step.arg else found)
-
-    def _unary_not(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(Expression("apply", not_, _value(stack.pop())))
-
-    def _unary_negative(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(Expression("negative", _value(stack.pop())))
-
-    def _build_tuple(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(Expression("tuple", *map(_value, _take_last(stack, step.arg))))
-
-    def _build_map(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        items = _take_last(stack, 2 * step.arg)
-        stack.append(_record([_value(each) for each in items[::2]], items[1::2]))
-
-    def _build_const_key_map(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        keys = stack.pop().arguments[0]
-        stack.append(_record([lit(key) for key in keys], _take_last(stack, step.arg)))
-
-    def _build_string(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        parts = list(map(_value, _take_last(stack, step.arg)))
-        stack.append(Expression("apply", _join, *parts))
-
-    def _format_value(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        conversion, has_spec = step.argval
-        spec = _value(stack.pop()) if has_spec else None
-        stack.append(_format(_value(stack.pop()), conversion, spec))
-
-    def _convert_value(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        if step.argval not in (str, repr, ascii):
-            raise Reading(_MORE)
-        stack.append(Expression("apply", step.argval, _value(stack.pop())))
-
-    def _format_simple(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(_format(_value(stack.pop()), None, None))
-
-    def _format_with_spec(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        spec = _value(stack.pop())
-        stack.append(_format(_value(stack.pop()), None, spec))
-
-    def _call(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        arguments = _take_last(stack, step.arg)
-        pair = _take_last(stack, 2)
-        called = [each for each in pair if each is not _NULL]
-        if len(called) != 1:
-            raise Reading(_MORE)
-        keywords, self._keywords = self._keywords, ()
-        stack.append(self._read_call(called[0], arguments, keywords))
-
-    def _call_kw(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
-        self._keywords = _value(stack.pop()).arguments[0]
-        self._call(step, stack, names)
-
-    def _read_call(self, called: Any, arguments: list[Any], keywords: tuple[str, ...]) -> Any:
-        if isinstance(called, _Outside) and _is_plain_dataclass(called.value):
-            made = _make(called.value, list(map(_value, arguments)), keywords)
-            return Expression("given", _still(called), made)
-        if keywords:
-            raise Reading(_MORE)
-        if isinstance(called, _Method):
-            return _method_call(called, arguments)
-        if not isinstance(called, _Outside) or len(arguments) > _ARGUMENTS_MAX:
-            raise Reading(_MORE)
-        function, same = called.value, _still(called)
-        if isinstance(function, FunctionType):
-            found = _Run(function, arguments, depth=self._depth + 1).result()
-            return Expression("given", same, _value(found))
-        values = list(map(_value, arguments))
-        if function is round:
-            if len(values) > 2 or (len(values) == 2 and values[1].operation != "literal"):
-                raise Reading(_MORE)
-            digits = values[1].arguments[0] if len(values) > 1 else None
-            return Expression("given", same, Expression("round", values[0], digits))
-        if function is abs and len(values) == 1:
-            return Expression("given", same, Expression("absolute", *values))
-        if function is _BUILTINS.get(called.name) and values:
-            return Expression("given", same, Expression("apply", function, *values))
-        raise Reading(_MORE)
-
-
-_ONE_LOOK_UP = sys.version_info >= (3, 12)  # LOAD_ATTR is LOAD_METHOD, too.
-
-
-def _value(part: Any) -> Expression:
-    """Return the expression of an item on the stack."""
-    if isinstance(part, Expression):
-        return part
-    if part is RECORD:
-        return Expression("itself")
-    if isinstance(part, _Outside):
-        return Expression("free", part.look_up)
-    raise Reading(_MORE)
-
-
-def _take_last(stack: list[Any], count: int) -> list[Any]:
-    if count > len(stack):
-        raise Reading(_MORE)
-    found = stack[len(stack) - count :]
-    del stack[len(stack) - count :]
+    run = _Run(code, function.__globals__, free, context, depth=depth)
+    own = ReadingState([], dict(arguments), state.records)
+    found = run.to_end(own)
+    state.records = own.records
+    state.computed += own.computed
     return found
 
 
-def _still(outside: _Outside) -> Callable[[], bool]:
-    """Return a function that checks that a name still has its value."""
-    return lambda: outside.look_up() is outside.value
+def _outside_of(name: str, cell: Any) -> Outside:
+    try:
+        return Outside.of(name, cell.cell_contents, lambda: cell.cell_contents)
+    except ValueError:
+        raise Reading(MORE) from None
 
 
-def _record(keys: list[Expression], values: list[Any]) -> Expression:
-    if not all(key.operation == "literal" and isinstance(key.arguments[0], str) for key in keys):
-        raise Reading(_MORE)
-    names = tuple(key.arguments[0] for key in keys)
-    if len(set(names)) < len(names):
-        raise Reading(_MORE)
-    return Expression("record", names, *map(_value, values))
+class _Run(Instructions):
+    """Runs one code object.
 
+    Args:
+        code: The code.
+        space: The names of its module.
+        free: Returns the symbol of a variable of an enclosing function.
+        context: The shared part of the reading.
+        depth: The number of functions that call it.
+    """
 
-def _method_call(method: _Method, arguments: list[Any]) -> Expression:
-    if method.owner is RECORD:
-        values = list(map(_value, arguments))
-        is_constant = all(value.operation == "literal" for value in values)
-        if method.name == "get" and values and is_constant and len(values) <= 2:
-            default = values[1] if len(values) > 1 else lit(None)
-            return Expression("field_or", values[0].arguments[0], default)
-        raise Reading(_MORE)
-    if method.name not in _METHODS or len(arguments) > _ARGUMENTS_MAX:
-        raise Reading(_MORE)
-    # The function refuses values that are no text, which then go one by one.
-    owner = _value(method.owner)
-    return Expression("apply", getattr(str, method.name), owner, *map(_value, arguments))
+    def __init__(
+        self, code: CodeType, space: Mapping[str, Any], free: Callable[[str], Any],
+        context: Context, *, depth: int,
+    ) -> None:  # fmt: skip
+        super().__init__(code, space, free, context)
+        self._depth = depth
+        if any(step.opname == "PUSH_EXC_INFO" for step in self._steps):
+            raise Reading(MORE)  # It handles exceptions.
+        self._joins = self._find_joins() if context.merges else {}
+        self._generated: Expression | None = None
 
+    def to_end(self, state: ReadingState) -> Any:
+        """Return the symbol of the result."""
+        return self._go(0, state, None)
 
-def _format(value: Expression, conversion: Any, spec: Expression | None) -> Expression:
-    if conversion not in _CONVERSIONS:
-        raise Reading(_MORE)
-    if conversion is not None:
-        value = Expression("apply", conversion, value)
-    return (
-        Expression("apply", str, value)
-        if spec is None
-        else Expression("apply", format, value, spec)
-    )
+    def _go(self, number: int, state: ReadingState, stop: int | None) -> Any:
+        """Run up to an instruction, or return the result of the function."""
+        while number != stop:
+            self._context.left -= 1
+            if self._context.left < 0 or number >= len(self._steps):
+                raise Reading(MORE)
+            step = self._steps[number]
+            name = _ALIASES.get(step.opname, step.opname)
+            if name in ("RETURN_VALUE", "RETURN_CONST"):
+                found = state.stack.pop() if name == "RETURN_VALUE" else literal_of(step.argval)
+                return self._end(found, state)
+            if name in _BACKWARD:
+                return self._end(SKIPPED if state.appended is None else state.appended, state)
+            if name == "JUMP_FORWARD":
+                number = self._at[step.argval]
+            elif name == "FOR_ITER":
+                number = self._loop(number, state)
+            elif "JUMP" in name:
+                found, number = self._branch(number, state)
+                if found is not _ARRIVED:
+                    return found
+            else:
+                if name not in _IGNORED:
+                    self._handle(name, step, state)
+                number += 1
+        return _ARRIVED
 
+    def _end(self, found: Any, state: ReadingState) -> Any:
+        if self._generated is not None:
+            return Generated(self._generated)
+        if isinstance(found, Expression | Outside):
+            return with_failures_of(state.computed, state.value(found))
+        if isinstance(found, Record) and state.computed and not self._depth:
+            return with_failures_of(state.computed, state.result(found))
+        return found
 
-def _join(*parts: str) -> str:
-    return "".join(parts)
+    def _handle(self, name: str, step: Any, state: ReadingState) -> None:
+        handler = getattr(self, f"_{name.lower()}", None)
+        if handler is None:
+            raise Reading(MORE)
+        handler(step, state)
+        if state.stack and isinstance(state.stack[-1], Expression):
+            state.computed.append(state.stack[-1])
 
+    # --- conditions and loops ------------------------------------------------------------------
 
-def _literal(value: Any) -> Expression:
-    parts = value if type(value) in (tuple, frozenset) else (value,)
-    if not set(map(type, parts)) <= {int, float, str, bool, type(None)}:
-        raise Reading(_MORE)
-    return lit(value)
+    def _find_joins(self) -> dict[int, int]:
+        """Return for each condition the instruction where its ways meet again."""
+        end = len(self._steps)
+        after = [0] * (end + 1)  # by instruction, those that each way to the end passes, as bits
+        after[end] = 1 << end
+        joins: dict[int, int] = {}
+        for number in reversed(range(end)):
+            following = self._following(number)
+            common = after[following[0]]
+            for other in following[1:]:
+                common &= after[other]
+            if len(following) > 1:
+                joins[number] = (common & -common).bit_length() - 1
+            after[number] = common | 1 << number
+        return {number: join for number, join in joins.items() if join < end}
 
+    def _following(self, number: int) -> list[int]:
+        step, end = self._steps[number], len(self._steps)
+        name = step.opname
+        if name in _ENDS or name in _BACKWARD:
+            return [end]
+        if "JUMP" not in name and name != "FOR_ITER":
+            return [number + 1]
+        target = self._at[step.argval] if step.argval > step.offset else end
+        return [target] if name in ("JUMP_FORWARD", "FOR_ITER") else [number + 1, target]
 
-def _is_plain_dataclass(kind: Any) -> bool:
-    """Return whether construction of an object does nothing but set its fields."""
-    if type(kind) is not type or not is_dataclass(kind) or kind.__new__ is not object.__new__:
-        return False
-    made = {kind.__init__, kind.__setattr__} - {object.__setattr__}
-    is_generated = all(
-        getattr(each, "__code__", None) is not None and each.__code__.co_filename == "<string>"
-        for each in made
-    )
-    return (
-        is_generated
-        and is_plain(kind)
-        and "__init__" in vars(kind)
-        and set(inspect.signature(kind).parameters) == {field.name for field in fields(kind)}
-    )
+    def _branch(self, number: int, state: ReadingState) -> tuple[Any, int]:
+        """Follow both ways of a condition: return the result, or where they meet."""
+        step = self._steps[number]
+        keeps = step.opname.endswith("_OR_POP")
+        name = step.opname.removesuffix("_OR_POP")
+        name = name.replace("JUMP_FORWARD_", "JUMP_").replace("JUMP_BACKWARD_", "JUMP_")
+        value = state.value(state.stack.pop())
+        test, jumps_if = {
+            "POP_JUMP_IF_TRUE": (value, True),
+            "JUMP_IF_TRUE": (value, True),
+            "POP_JUMP_IF_FALSE": (value, False),
+            "JUMP_IF_FALSE": (value, False),
+            "POP_JUMP_IF_NONE": (Expression("is_null", value), True),
+            "POP_JUMP_IF_NOT_NONE": (Expression("is_null", value), False),
+        }.get(name, (None, True))
+        if test is None:
+            raise Reading(MORE)
+        jumped, other = state.fork(), state.fork()
+        if keeps:
+            jumped.stack.append(value)
+        join = self._joins.get(number)
+        if step.argval < step.offset:  # to the next item of a comprehension
+            found = [SKIPPED, self._go(number + 1, other, join)]
+        else:
+            target = self._at[step.argval]
+            found = [self._go(target, jumped, join), self._go(number + 1, other, join)]
+        states = [jumped, other]
+        if not jumps_if:
+            found.reverse()
+            states.reverse()
+        if join is not None:
+            state.merge(test, *states)
+            return _ARRIVED, join
+        results = [each.result(part) for each, part in zip(states, found, strict=True)]
+        for record, contents in state.records.items():
+            if any(is_changed(contents, each.records[record]) for each in states):
+                state.records[record] = None
+        return with_failures_of(state.computed, choose(test, *results)), number
 
+    def _loop(self, number: int, state: ReadingState) -> int:
+        """Follow a comprehension for one item; return the instruction after it."""
+        iterator = state.stack.pop()
+        end = self._at[self._steps[number].argval]
+        inside = self._steps[number + 1 : end]
+        yields = any(step.opname == "YIELD_VALUE" for step in inside)
+        if not isinstance(iterator, Items) or not (yields or self._appends(state, inside)):
+            raise Reading(MORE)
+        variable = object()
+        body = state.fork()
+        stored = {name for step in inside for name in stored_by(step)}
+        for name in stored:
+            body.names.pop(name, None)
+        if not yields:
+            body.stack.append(iterator)
+        body.stack.append(Expression("element", variable))
+        result = body.result(self._go(number + 1, body, None))
+        self._check_unchanged(state, body)
+        each = Expression("each", iterator.source, variable, result)
+        state.computed.append(each)
+        for name in stored:
+            state.names.pop(name, None)
+        if yields:
+            self._generated = each
+        else:
+            state.stack[-1] = each
+        if self._steps[end].opname == "END_FOR":
+            end += 2 if _ITERATOR_STAYS else 1
+        return end
 
-def _make(kind: Any, values: list[Expression], keywords: tuple[str, ...]) -> Expression:
-    """Return an object of a dataclass, with a value for each of its fields."""
-    known = {field.name: field for field in fields(kind)}
-    positional = [field.name for field in known.values() if not field.kw_only]
-    names = [*positional[: len(values) - len(keywords)], *keywords]
-    if len(names) != len(values) or len(set(names)) < len(names) or not set(names) <= set(known):
-        raise Reading(_MORE)
-    found = dict(zip(names, values, strict=True))
-    for name, field in known.items():
-        if name not in found:
-            if field.default is MISSING:
-                raise Reading(_MORE)
-            found[name] = _literal(field.default)
-    return Expression("make", kind, tuple(known), *(found[name] for name in known))
+    @staticmethod
+    def _appends(state: ReadingState, inside: list[Any]) -> bool:
+        """Return whether a loop only fills the new list of a comprehension."""
+        target = state.stack[-1] if state.stack else None
+        if not isinstance(target, Expression) or target.operation != "list" or target.arguments:
+            return False
+        return any(step.opname == "LIST_APPEND" and step.arg == 2 for step in inside)
+
+    def _get_iter(self, _: Any, state: ReadingState) -> None:
+        part = state.stack.pop()
+        state.stack.append(part if isinstance(part, Items) else Items(state.value(part)))
+
+    def _list_append(self, _: Any, state: ReadingState) -> None:
+        state.appended = state.result(state.stack.pop())
+
+    def _yield_value(self, step: Any, state: ReadingState) -> None:
+        self._list_append(step, state)
+        state.stack.append(lit(None))
+
+    def _return_generator(self, _: Any, state: ReadingState) -> None:
+        state.stack.append(NULL)
+
+    def _make_function(self, step: Any, state: ReadingState) -> None:
+        nested = state.stack.pop()
+        variables: Any = state.stack.pop() if step.arg == _CLOSURE else ()
+        if not isinstance(nested, Nested) or step.arg not in (None, 0, _CLOSURE):
+            raise Reading(MORE)
+        state.stack.append(Nested(nested.code, variables))
+
+    def _set_function_attribute(self, step: Any, state: ReadingState) -> None:
+        nested, variables = state.stack.pop(), state.stack.pop()
+        if step.arg != _CLOSURE or not isinstance(nested, Nested):
+            raise Reading(MORE)
+        state.stack.append(Nested(nested.code, variables))
+
+    def call_helper(
+        self, function: FunctionType, arguments: dict[str, Any], state: ReadingState
+    ) -> Any:
+        return read_code(function, arguments, state, self._context, depth=self._depth + 1)
+
+    def run_nested(self, nested: Nested, iterator: Any, state: ReadingState) -> Any:
+        variables = dict(zip(nested.code.co_freevars, nested.variables, strict=True))
+        run = _Run(
+            nested.code,
+            self._space,
+            lambda name: variables[name].value,
+            self._context,
+            depth=self._depth + 1,
+        )
+        own = ReadingState([], {".0": iterator}, dict(state.records))
+        found = run.to_end(own)
+        self._check_unchanged(state, own)
+        return found
+
+    @staticmethod
+    def _check_unchanged(state: ReadingState, after: ReadingState) -> None:
+        for record, contents in state.records.items():
+            if is_changed(contents, after.records[record]):
+                raise Reading(MORE)

@@ -1,11 +1,22 @@
-"""Maps whose function is an expression: columns made from columns."""
+"""Maps by expressions: records in columns from records in columns."""
 
 from __future__ import annotations
 
-from bicycle_runtime.expressions.evaluation import Columns, evaluate, noted
+from collections.abc import Mapping
+from typing import Any
+
+from bicycle_runtime.expressions.evaluation import (
+    SKIPPED,
+    SKIPPED_TYPE,
+    Columns,
+    evaluate,
+    merge_vectors,
+    noted,
+    open_elements,
+)
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_forms import RecordForm
-from bicycle_runtime.frames.vectors import Refused, TupleVector
+from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import Expression
 
 
@@ -15,25 +26,130 @@ def mapped(expression: Expression, frame: Columns) -> Frame:
     Raises:
         Refused: they must be made one by one.
     """
+    frame = noted(frame)
+    expression = _pass_checks(expression, frame)
+    arguments = expression.arguments
     match expression.operation:
-        case "given":
-            if not expression.arguments[0]():
-                raise Refused
-            return mapped(expression.arguments[1], frame)
-        case "checked":
-            frame = noted(frame)
-            evaluate(expression.arguments[0], frame)
-            return mapped(expression.arguments[1], frame)
+        case "if":
+            return _choose_records(arguments, frame)
+        case "itself" if isinstance(frame.frame, Frame):
+            return frame.frame
+        case "updated":
+            names, *values = arguments
+            return _update_records(
+                frame.frame, dict(zip(names, _values(values, frame), strict=True))
+            )
         case "record":
             kind: type = dict
-            names, *values = expression.arguments
+            names, *values = arguments
         case "make":
-            kind, names, *values = expression.arguments
+            kind, names, *values = arguments
         case _:
-            found = evaluate(expression, frame)
-            if isinstance(found, TupleVector):
-                form = RecordForm(tuple, tuple(range(len(found.parts))))
-                return Frame.of(form, found.parts, frame.count)
-            return Frame.of(RecordForm(None, (None,)), [found], frame.count)
-    columns = [evaluate(value, frame) for value in values]
-    return Frame.of(RecordForm(kind, tuple(names)), columns, frame.count)
+            return _frame_of(evaluate(expression, frame))
+    return Frame.of(RecordForm(kind, tuple(names)), _values(values, frame), frame.count)
+
+
+def flat_mapped(expression: Expression, frame: Columns) -> tuple[Frame, Any]:
+    """Return the records of a flat map, and the index of the input of each.
+
+    Raises:
+        Refused: they must be made one by one.
+    """
+    frame = noted(frame)
+    expression = _pass_checks(expression, frame)
+    match expression.operation:
+        case "each":
+            elements, body = open_elements(expression.arguments, frame)
+        case _:
+            variable = object()
+            body = Expression("element", variable)
+            elements, _ = open_elements((expression, variable, body), frame)
+    kept, rows = noted(elements), elements.rows
+    while kept.count and body.operation == "if":
+        condition, first, second = body.arguments
+        if first is not SKIPPED and second is not SKIPPED:
+            break
+        mask, ones, others = kept.split(condition)
+        body, kept = (second, others) if first is SKIPPED else (first, ones)
+        rows = rows[~mask.array if first is SKIPPED else mask.array]
+    if not len(rows):
+        return Frame.of(RecordForm(None, (None,)), [Vector(0, [])], 0), rows
+    made = mapped(body, kept)
+    if any(SKIPPED_TYPE in vector.kinds for vector in made.columns()):
+        raise Refused
+    return made, rows
+
+
+def _pass_checks(expression: Expression, frame: Columns) -> Expression:
+    """Return the result of an expression whose outer names and checks hold.
+
+    Raises:
+        Refused: one does not.
+    """
+    while expression.operation in ("given", "checked"):
+        test, result = expression.arguments
+        if expression.operation == "checked":
+            evaluate(test, frame)
+        elif not test():
+            raise Refused
+        expression = result
+    return expression
+
+
+def _values(values: list[Expression], frame: Columns) -> list[Vector]:
+    return [evaluate(value, frame) for value in values]
+
+
+def _frame_of(found: Vector) -> Frame:
+    """Return values as records: tuples in columns, anything else as it is."""
+    if isinstance(found, TupleVector):
+        form = RecordForm(tuple, tuple(range(len(found.parts))))
+        return Frame.of(form, found.parts, found.count)
+    return Frame.of(RecordForm(None, (None,)), [found], found.count)
+
+
+def _update_records(frame: Columns, columns: Mapping[str, Vector]) -> Frame:
+    """Return new dicts with the fields of others and some more."""
+    form = frame.form if isinstance(frame, Frame) else None
+    if not isinstance(frame, Frame) or (form is not None and form.kind is not dict):
+        raise Refused
+    if form is None:
+        return _update_one_by_one(frame, columns)
+    names = tuple(dict.fromkeys([*form.names, *columns]))
+    vectors = [columns[name] if name in columns else frame.field(name) for name in names]
+    return Frame.of(RecordForm(dict, names), vectors, frame.count)
+
+
+def _update_one_by_one(frame: Frame, columns: Mapping[str, Vector]) -> Frame:
+    if set(map(type, frame.records)) - {dict}:
+        raise Refused
+    names, each = tuple(columns), [vector.each() for vector in columns.values()]
+    rows = zip(*each, strict=True) if each else [()] * frame.count
+    made = [
+        {**record, **dict(zip(names, row, strict=True))}
+        for record, row in zip(frame.records, rows, strict=True)
+    ]
+    return Frame.of_dicts(made)
+
+
+def _choose_records(arguments: tuple[Any, ...], frame: Columns) -> Frame:
+    """Return the records of two maps, each of its part of the records."""
+    condition, first, second = arguments
+    mask, ones, others = noted(frame).split(condition)
+    if mask.count == frame.count:
+        return mapped(first, ones)
+    if not mask.count:
+        return mapped(second, others)
+    return _interleave(mask, mapped(first, ones), mapped(second, others))
+
+
+def _interleave(mask: Mask, first: Frame, second: Frame) -> Frame:
+    count, form = len(mask.array), first.form
+    if form is not None and form == second.form:
+        pairs = zip(first.columns(), second.columns(), strict=True)
+        return Frame.of(form, [merge_vectors(mask, *pair) for pair in pairs], count)
+    records = [iter(first.records), iter(second.records)]
+    made = [next(records[0 if is_first else 1]) for is_first in mask.listed]
+    if set(map(type, made)) != {dict}:
+        raise Refused
+    return Frame.of_dicts(made)

@@ -10,8 +10,8 @@ from bicycle_runtime.frames.rows import field_names, is_mapping, other_fields, p
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import WindowResult
 
-_RECORDS = frozenset({"record", "make"})
-_Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
+_RECORDS = frozenset({"assigned", "make", "record", "replaced", "updated"})
+RecordForms = Literal["object", "mapping", "tuple", "named tuple", "value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,13 @@ class RecordShape:
     """The way to look up fields in records, and their names.
 
     ``names`` are all of them, None if any may be there; ``kinds`` has the known types: object for
-    fields that hold neither numbers nor texts.
+    fields that hold neither numbers nor texts. ``record_type`` is the type of objects if known.
     """
 
-    form: _Form
+    form: RecordForms
     names: frozenset[Any] | None
     kinds: Mapping[Any, type] = field(default_factory=dict)
+    record_type: type | None = None
 
     @property
     def is_open(self) -> bool:
@@ -33,7 +34,7 @@ class RecordShape:
 
     def problem(self, expression: Expression) -> str | None:
         """Return why an expression cannot be computed of such records; None when it can."""
-        for part in _parts(expression):
+        for part in _parts(expression, set()):
             if part.operation in _RECORDS:
                 return "it creates records within a value"
             if not self._has(part):
@@ -43,7 +44,9 @@ class RecordShape:
     def fields_of(self, expression: Expression) -> set[str]:
         """Return the names of the fields that an expression looks up."""
         looked_up = ("field", "field_or")
-        return {part.arguments[0] for part in _parts(expression) if part.operation in looked_up}
+        return {
+            part.arguments[0] for part in _parts(expression, set()) if part.operation in looked_up
+        }
 
     def kind_of(self, expression: Expression) -> type | None:
         """Return the type of a field's values, or None if unknown or not a field."""
@@ -83,7 +86,7 @@ def shape_of_form(kind: type | None, names: Sequence[Any]) -> RecordShape:
         kind: Their type; None for plain values.
         names: Of their columns: fields, or places.
     """
-    form: _Form = "object"
+    form: RecordForms = "object"
     if kind is None:
         form = "value"
     elif issubclass(kind, tuple):
@@ -100,46 +103,17 @@ def shape_of(record_type: Any) -> RecordShape | None:
     kinds = {**dict.fromkeys(other_fields(record_type), object), **plain_fields(record_type)}
     if is_mapping(record_type):
         return RecordShape(form="mapping", names=names, kinds=kinds)
-    return None if names is None else RecordShape(form="object", names=names, kinds=kinds)
+    if names is None:
+        return None
+    return RecordShape(form="object", names=names, kinds=kinds, record_type=record_type)
 
 
-def mapped_shape(
-    expression: Expression, shape: RecordShape
-) -> tuple[RecordShape | None, str | None]:
-    """Return the shape of a map's results, or None and the reason.
-
-    Args:
-        expression: The expression of the map.
-        shape: Of its input.
-    """
-    values: list[Any]
-    match expression.operation:
-        case "given":
-            return mapped_shape(expression.arguments[1], shape)
-        case "checked":
-            problem = shape.problem(expression.arguments[0])
-            return (None, problem) if problem else mapped_shape(expression.arguments[1], shape)
-        case "record":
-            form: _Form = "mapping"
-            names, *values = expression.arguments
-        case "make":
-            form = "object"
-            _, names, *values = expression.arguments
-        case "tuple":
-            form, names, values = "tuple", range(len(expression.arguments)), [*expression.arguments]
-        case _:
-            form, names, values = "value", (None,), [expression]
-    for value in values:
-        problem = shape.problem(value)
-        if problem is not None:
-            return None, problem
-    kinds = {name: shape.kind_of(value) for name, value in zip(names, values, strict=True)}
-    known = {name: kind for name, kind in kinds.items() if kind is not None}
-    return RecordShape(form=form, names=frozenset(names), kinds=known), None
-
-
-def _parts(expression: Expression) -> Iterator[Expression]:
+def _parts(expression: Expression, seen: set[int]) -> Iterator[Expression]:
+    """Yield the parts of an expression, each once."""
+    if id(expression) in seen:
+        return
+    seen.add(id(expression))
     yield expression
     for argument in expression.arguments:
         if isinstance(argument, Expression):
-            yield from _parts(argument)
+            yield from _parts(argument, seen)

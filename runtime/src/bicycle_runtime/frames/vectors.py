@@ -141,6 +141,15 @@ class Vector:
             return Vector(mask.count, None, self._array[mask.array], kinds=self._kinds)
         return Vector(mask.count, list(compress(self.items, mask.listed)), kinds=self._smaller())
 
+    def pick(self, rows: Any) -> Vector:
+        """Return the values of records at some indexes, which may repeat."""
+        if self.is_constant:
+            return Vector(len(rows), self._items, kinds=self._kinds, is_constant=True)
+        if self._array is not _NONE_YET and self._array is not None:
+            return Vector(len(rows), None, self._array[rows], kinds=self._kinds)
+        items = list(map(self.items.__getitem__, rows.tolist()))
+        return Vector(len(rows), items, kinds=self._smaller())
+
     def magnitude(self) -> int:
         """Return the greatest distance from zero, of an array of ints."""
         return magnitude(self.array)
@@ -200,6 +209,9 @@ class ArrowVector(Vector):
     def take(self, mask: Mask) -> Vector:
         return ArrowVector(self.column.filter(arrow().array(mask.array)))
 
+    def pick(self, rows: Any) -> Vector:
+        return ArrowVector(self.column.take(arrow().array(rows)))
+
 
 def _array_of(column: Any) -> Any:
     """Return an Arrow column as an array of ints, floats or bools, or None."""
@@ -239,6 +251,9 @@ class TupleVector(Vector):
 
     def take(self, mask: Mask) -> Vector:
         return TupleVector(mask.count, [part.take(mask) for part in self.parts])
+
+    def pick(self, rows: Any) -> Vector:
+        return TupleVector(len(rows), [part.pick(rows) for part in self.parts])
 
 
 def joined_vectors(several: Sequence[Vector]) -> Vector:

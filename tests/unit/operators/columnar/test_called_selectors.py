@@ -86,7 +86,9 @@ def run(path, *aggregates, windows=lambda keyed: keyed.tumbling_window(10), on_r
             .uid("readings")
             .assign_timestamps(lambda reading: reading.at)
         )
-        keyed = timed.key_by((lambda reading: "".join(reading.sensor)) if on_records else key_of)
+        keyed = timed.key_by(
+            (lambda reading: next(iter([reading.sensor]))) if on_records else key_of
+        )
         windows(keyed).aggregate(*aggregates).uid("windows").on_error("dead_letter").collect("out")
 
     with Harness(job, parallelism=1) as harness:

@@ -22,7 +22,8 @@ import msgspec
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.contract import EventTimes
 from bicycle_runtime.expressions.evaluation import evaluate
-from bicycle_runtime.expressions.function_reading import Reading, read
+from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.expressions.symbols import Reading
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_shapes import shape_of_form

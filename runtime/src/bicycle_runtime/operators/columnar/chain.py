@@ -10,8 +10,8 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from bicycle_runtime.expressions.evaluation import evaluate, mask_of
-from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.expressions.evaluation import evaluate, mask_of, noted
+from bicycle_runtime.expressions.mapping import flat_mapped, mapped
 from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused, Vector
@@ -168,10 +168,14 @@ class _Passage:
     def _compute(self, kind: OperatorKind, value: Expression) -> None:
         if kind is OperatorKind.MAP:
             self.frame = mapped(value, self.frame)
+        elif kind is OperatorKind.FLAT_MAP:
+            self.frame, rows = flat_mapped(value, self.frame)
+            self.rows = rows if self.rows is None else self.rows[rows]
+            self.times = None if self.times is None else self.times[rows]
         elif kind is OperatorKind.KEY_BY:
-            self.key = evaluate(value, self.frame)
+            self.key = evaluate(value, noted(self.frame))
         else:
-            mask = mask_of(evaluate(value, self.frame))
+            mask = mask_of(evaluate(value, noted(self.frame)))
             if mask.count < self.frame.count:
                 self.frame = self.frame.take(mask)
                 rows = numpy().flatnonzero(mask.array)

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from bicycle_runtime.base.user_code import is_async
-from bicycle_runtime.expressions.function_reading import Reading, read
-from bicycle_runtime.frames.record_shapes import RecordShape, mapped_shape, shape_of
+from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.expressions.map_shapes import (
+    flat_mapped_shape,
+    mapped_shape,
+    with_record_type,
+)
+from bicycle_runtime.expressions.symbols import Reading
+from bicycle_runtime.frames.record_shapes import RecordShape, shape_of
 from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
@@ -39,6 +45,7 @@ from bicycle_sdk.windows import (
 from bicycle_sdk.windows.aggregates import sums_of_floats, sums_of_ints
 
 __all__ = [
+    "MAPS",
     "ChainChoice",
     "Choosing",
     "ColumnStep",
@@ -237,13 +244,17 @@ class Choosing:
         if "function" not in spec.vertex.payloads:
             self.found.append(ColumnStep(kind, None))
             return None
+        function = as_callable(self._load(spec.vertex.payload_id("function")), _STEPS[kind])
         try:
-            value = read(as_callable(self._load(spec.vertex.payload_id("function")), _STEPS[kind]))
+            # Maps own their records; key selectors, filters and time functions must not change any.
+            value = read(function, may_change=kind in MAPS)
+            if kind in MAPS:
+                value = with_record_type(value, shape.record_type)
         except Reading as reason:
             return str(reason)
         self.found.append(ColumnStep(kind, value))
-        if kind is OperatorKind.MAP:
-            self.shape, problem = mapped_shape(value, shape)
+        if kind in MAPS:
+            self.shape, problem = MAPS[kind](value, shape)
             return problem
         return shape.problem(value) or _kind_reason(shape, value, _KINDS.get(kind))
 
@@ -269,8 +280,10 @@ _STEPS: dict[OperatorKind, str] = {
     OperatorKind.ASSIGN_TIMESTAMPS: "__call__",
     OperatorKind.FILTER: "filter",
     OperatorKind.MAP: "map",
+    OperatorKind.FLAT_MAP: "flat_map",
     OperatorKind.KEY_BY: "get_key",
 }
+MAPS = {OperatorKind.MAP: mapped_shape, OperatorKind.FLAT_MAP: flat_mapped_shape}
 # The possible types of a field; other values are checked as they come.
 _KINDS: dict[OperatorKind, tuple[type, ...]] = {
     OperatorKind.ASSIGN_TIMESTAMPS: (int,),

@@ -13,6 +13,7 @@ from bicycle_runtime.expressions.evaluation import has_expression
 from bicycle_runtime.frames.record_shapes import RESULT_SHAPE, RecordShape
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_COLUMNS
 from bicycle_runtime.operators.columnar.choice import (
+    MAPS,
     ChainChoice,
     Choosing,
     ColumnSteps,
@@ -172,7 +173,7 @@ class _Choices:
         """Choose for a chain without a fold: columns as far as they go."""
         choosing = Choosing(specs, self._load, shape)
         choosing.go_on_from_columns()
-        is_made = any(step.kind is OperatorKind.MAP for step in choosing.found)
+        is_made = any(step.kind in MAPS for step in choosing.found)
         last = specs[-1] if specs else None
         is_written = (
             last is not None
