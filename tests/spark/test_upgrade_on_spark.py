@@ -94,7 +94,7 @@ def test_a_job_keeps_its_version_until_it_is_upgraded(tmp_path, spark_cache, mon
 
     assert words[-2].startswith(f"{served.process.pid}:")  # Spark was up before the stop.
     assert left == []
-    assert (before, planned, json.loads(done.output)["plugin_version"]) == ("1.0", "1.0", "2.0")
+    assert (before, planned, json.loads(done.stdout)["plugin_version"]) == ("1.0", "1.0", "2.0")
     verdicts = {each["operator"]: each["verdict"] for each in plan["changes"]["operators"]}
     assert (plan["plugin_version"], set(verdicts.values())) == ("3.0", {"kept"}), plan
     assert "would continue with version 3.0; nothing was changed" in told.output
