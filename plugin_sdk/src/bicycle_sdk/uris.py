@@ -17,6 +17,7 @@ from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.installed import installed_options
 from bicycle_sdk.kafka import options as kafka_options
 from bicycle_sdk.options import describe
+from bicycle_sdk.record_types import clash, type_name
 from bicycle_sdk.sinks.addresses import is_stream_file
 from bicycle_sdk.sources.files import (
     CsvFileSourceOptions,
@@ -65,9 +66,10 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
             f"{problem}; known schemes: {known}",
             "start the URI with a known scheme, e.g. file:in.txt",
         )
-    if record_type is not None and source.output_type is str and record_type is not str:
+    if clash(source.output_type, record_type):
         raise address_error(
-            f"{uri!r} returns str", "convert the lines with map, or remove the type"
+            f"{uri!r} returns {type_name(source.output_type)}, not {type_name(record_type)}",
+            "convert the records with map, or remove the type",
         )
     return source
 
@@ -84,7 +86,7 @@ def _read(parts: SplitResult, record_type: Any) -> SourceDescriptor[Any] | None:
     read: SourceDescriptor[Any] = read_connector(
         parts, found, call="from_uri", record_type=record_type
     )
-    if read.output_type is not None or record_type is None:
+    if record_type is None or clash(read.output_type, record_type):
         return read
     return dataclasses.replace(read, output_type=record_type)
 

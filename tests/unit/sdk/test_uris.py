@@ -1,6 +1,7 @@
 """Sources and sinks from one text."""
 
 from dataclasses import dataclass
+from typing import NewType
 
 import pytest
 
@@ -58,6 +59,23 @@ def test_a_uri_gives_what_the_calls_give(uri, source):
 def test_the_type_of_records_is_that_of_the_stream():
     assert source_from_uri("file:in.jsonl", Order).output_type is Order
     assert source_from_uri("kafka://a:1/orders", Order).properties["value_format"] == "json"
+
+
+@pytest.mark.parametrize(
+    ("record_type", "format"),
+    [(NewType("UserId", str), "string"), (str | None, "string"), (bytes | None, "bytes")],
+)
+@pytest.mark.parametrize("uri", ["kafka://a:1/orders", "redis://h/orders"])
+def test_a_type_over_a_plain_one_has_its_format(uri, record_type, format):
+    source = source_from_uri(uri, record_type)
+
+    assert source.properties.get("value_format", "string") == format
+    assert source.output_type == record_type
+
+
+def test_a_format_of_another_type_is_refused():
+    with pytest.raises(StreamDefinitionError, match="returns str"):
+        source_from_uri("kafka://a:1/orders?format=string", Order)
 
 
 def test_a_schema_stands_beside_the_format(tmp_path):
