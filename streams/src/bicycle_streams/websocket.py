@@ -111,6 +111,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
             "ping_timeout": self.options.ping_timeout_ms / 1_000,
             "close_timeout": self.options.ping_timeout_ms / 1_000,
             "max_size": self.options.frame_bytes_max,
+            "max_queue": 1,  # More frames of each connection could fill the memory.
             "ssl": self._tls,
         }
         await super()._open()
