@@ -163,6 +163,7 @@ _ENDS = pyarrow.array(range(_MANY + 1), pyarrow.int32())
 _COLUMNS = {
     "text": lambda: _repeat(_LARGE),
     "plain": lambda: _repeat(_LARGE),
+    "differences": lambda: _repeat(_LARGE),
     "after-small": lambda: pyarrow.concat_arrays([_repeat("x", 10_000), _repeat(_LARGE)]),
     "after-null": lambda: pyarrow.concat_arrays(
         [pyarrow.nulls(1, pyarrow.string()), _repeat(_LARGE)]
@@ -181,14 +182,21 @@ def test_rows_of_a_small_file_are_decoded_in_bounded_pieces(tmp_path, source, ki
     column = _COLUMNS[kind]()
     parquet.write_table(
         pyarrow.table({"a": column}), tmp_path / "in.parquet",
-        compression="zstd", use_dictionary=kind != "plain",
+        compression="zstd", use_dictionary=kind not in ("plain", "differences"),
+        column_encoding={"a": "DELTA_BYTE_ARRAY"} if kind == "differences" else None,
     )  # fmt: skip
     expected, run = len(column), source()
     del column
+    before = pyarrow.total_allocated_bytes()
     run.source.poll()
     (part,) = run.source.plan(Budget(record_count=100_000, byte_count=1 << 30, parallelism=1))
 
-    sizes = [len(batch.values) for batch in run.source.reader().read(part)]
+    sizes, held = [], []
+    for batch in run.source.reader().read(part):
+        sizes.append(len(batch.values))
+        held.append(pyarrow.total_allocated_bytes() - before)
 
     assert sum(sizes) == expected
+    if kind == "differences":  # A page of plain values is held as a whole.
+        assert max(held) < 32 << 20
     assert max(sizes[-4:]) <= (16 << 20) // len(_LARGE) + 1

@@ -20,6 +20,7 @@ from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.rows import is_open_mapping
 
 _BATCH_ROWS = 4_096
+_FEW_ROWS = 64
 _BATCH_BYTES = 16 << 20  # of a batch of records
 _DECODED_BYTES = 64 << 20  # of rows that are decoded at one time, at most
 _VALUE_BYTES = 16
@@ -166,7 +167,8 @@ def _rows_at_once(path: str, metadata: Any, group: int) -> int:
     """Return how many rows of a row group are decoded at one time.
 
     A small file may hold much, since a value that repeats is stored once. So the number of rows
-    follows from the longest value of each dictionary, and from the mean size of other values.
+    follows from the longest value of each dictionary, and from the mean size of other values. Where
+    values are stored as differences, nothing shows their size.
     """
     row_group = metadata.row_group(group)
     chunks = [row_group.column(index) for index in range(row_group.num_columns)]
@@ -179,7 +181,9 @@ def _rows_at_once(path: str, metadata: Any, group: int) -> int:
         width = metadata.schema.column(index).length or 0
         most = max(width, stored, longest.get(chunk.path_in_schema, 0), _VALUE_BYTES)
         row_bytes += values * most
-    return min(max(int(_DECODED_BYTES / max(row_bytes, 1)), 1), _BATCH_ROWS)
+    has_differences = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks)
+    rows_max = _FEW_ROWS if has_differences else _BATCH_ROWS
+    return min(max(int(_DECODED_BYTES / max(row_bytes, 1)), 1), rows_max)
 
 
 def _may_repeat(chunk: Any) -> bool:
