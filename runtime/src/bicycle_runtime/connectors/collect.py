@@ -12,10 +12,7 @@ from pickle import loads
 from typing import Any
 
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.staging import (
-    StagedWriter,
-    read_staged,
-)
+from bicycle_runtime.connectors.staging import StagedWriter, read_staged
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,

@@ -15,10 +15,7 @@ import msgspec
 
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.staging import (
-    StagedWriter,
-    read_staged,
-)
+from bicycle_runtime.connectors.staging import StagedWriter, read_staged
 from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
 from bicycle_runtime.contract import (
     ConnectorSpec,

@@ -15,12 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from bicycle_runtime.base.extensions import (
-    Extension,
-    checked_words,
-    hooks_of,
-    installed_extensions,
-)
+from bicycle_runtime.base.extensions import Extension, checked_words, hooks_of, installed_extensions
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.connectors.errors import UNKNOWN_CONNECTOR, UNKNOWN_STATE_BACKEND
 from bicycle_runtime.connectors.hooks import ConnectorHooks, RuntimeHooks

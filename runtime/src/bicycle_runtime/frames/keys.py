@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.frames.arrays import (
-    NarrowInts,
-    PackedInts,
-    arrow,
-    numpy,
-    unpack,
-)
+from bicycle_runtime.frames.arrays import NarrowInts, PackedInts, arrow, numpy, unpack
 from bicycle_runtime.frames.vectors import ArrowVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points, packages_distributions
 from typing import Any
 
-from bicycle_sdk import (
-    AsyncFunction,
-    KeyedProcessFunction,
-    ProcessFunction,
-    RichAsyncFunction,
-)
+from bicycle_sdk import AsyncFunction, KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.installed import ENTRY_POINT_GROUP, installed_function

@@ -23,14 +23,7 @@ from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.key_rules import check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
-from bicycle_runtime.pipelines.operator_keys import (
-    ALIASES,
-    OPERATORS,
-    KeyBy,
-    Reduce,
-    Time,
-    Window,
-)
+from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES, TIME_FIELD_KEYS
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism

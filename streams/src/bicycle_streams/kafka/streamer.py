@@ -32,12 +32,7 @@ from bicycle_streams.addresses import StreamerUri, StreamKey
 from bicycle_streams.admin import GroupInfo, ShardInfo, StreamAdmin, StreamInfo
 from bicycle_streams.consuming import Consumer, Subscription
 from bicycle_streams.contract import Capabilities, Streamer
-from bicycle_streams.errors import (
-    ADMIN_REFUSED,
-    FEWER_SHARDS,
-    STREAM_EXISTS,
-    STREAM_UNKNOWN,
-)
+from bicycle_streams.errors import ADMIN_REFUSED, FEWER_SHARDS, STREAM_EXISTS, STREAM_UNKNOWN
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.consuming import KafkaConsumer
 from bicycle_streams.kafka.errors import READ_FAILED

@@ -17,18 +17,10 @@ from confluent_kafka import KafkaException
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.consuming import Consumer
-from bicycle_streams.errors import (
-    ProducerEndedError,
-    StreamError,
-    StreamUnsupportedError,
-)
+from bicycle_streams.errors import ProducerEndedError, StreamError, StreamUnsupportedError
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.consuming import KafkaConsumer
-from bicycle_streams.kafka.errors import (
-    OUTSIDE_TRANSACTION,
-    PRODUCER_FENCED,
-    TRANSACTION_FAILED,
-)
+from bicycle_streams.kafka.errors import OUTSIDE_TRANSACTION, PRODUCER_FENCED, TRANSACTION_FAILED
 from bicycle_streams.kafka.failures import FENCED
 from bicycle_streams.kafka.producing import until_done
 from bicycle_streams.kafka.sending import KafkaSender

@@ -24,11 +24,7 @@ from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsupportedError
 from bicycle_streams.messages import BEGINNING, END, At, Headers, Message, SeqPos
 from bicycle_streams.pulsar.cluster import Cluster, reason_of
-from bicycle_streams.pulsar.errors import (
-    GROUP_IN_USE,
-    POSITION_UNUSABLE,
-    READ_FAILED,
-)
+from bicycle_streams.pulsar.errors import GROUP_IN_USE, POSITION_UNUSABLE, READ_FAILED
 from bicycle_streams.pulsar.positions import id_of, sequence_of
 from bicycle_streams.thread_consuming import ThreadConsumer
 

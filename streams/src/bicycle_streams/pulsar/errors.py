@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from bicycle_streams.errors import (
-    StreamConnectError,
-    StreamError,
-    StreamUnsupportedError,
-)
+from bicycle_streams.errors import StreamConnectError, StreamError, StreamUnsupportedError
 
 PARTITIONS_MISSING = StreamConnectError.row(
     "BIC-2684",

@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from bicycle_runtime.api.errors import (
-    BODY_TOO_SLOW,
-    MESSAGE_UNREADABLE,
-    answer_code,
-    broken_error,
-)
+from bicycle_runtime.api.errors import BODY_TOO_SLOW, MESSAGE_UNREADABLE, answer_code, broken_error
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.service.scope import Scope
 from bicycle_sdk.errors import BicycleError

@@ -15,13 +15,7 @@ from contextlib import closing
 from threading import Thread
 from typing import Any, Final
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.connectors.kafka.reader import partition_of

@@ -29,11 +29,7 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_PUBLISH_TIMED_OUT,
 )
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
-from bicycle_runtime.connectors.kafka.settings import (
-    ClientProperties,
-    client_error,
-    open_client,
-)
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError

@@ -23,11 +23,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
     columns_of,
 )
 from bicycle_runtime.connectors.kafka.errors import KAFKA_DELIVERY_FAILED
-from bicycle_runtime.connectors.kafka.settings import (
-    ClientProperties,
-    client_error,
-    open_client,
-)
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask

@@ -33,11 +33,7 @@ from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord, ConnectorSpec
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.stream_options import (
-    PulsarSinkOptions,
-    PulsarSourceOptions,
-    StreamSourceOptions,
-)
+from bicycle_sdk.stream_options import PulsarSinkOptions, PulsarSourceOptions, StreamSourceOptions
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import connect
 from bicycle_streams.errors import StreamError, StreamUrlError

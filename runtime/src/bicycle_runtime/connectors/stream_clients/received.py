@@ -36,11 +36,7 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.sources.sockets import SocketSourceOptions
-from bicycle_sdk.stream_options import (
-    ReceivedOptions,
-    StdioSourceOptions,
-    WebSocketSourceOptions,
-)
+from bicycle_sdk.stream_options import ReceivedOptions, StdioSourceOptions, WebSocketSourceOptions
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import backend_of, connect
 from bicycle_streams.consuming import Consumer

@@ -56,13 +56,7 @@ from bicycle_streams.redis.connection import (
     no_cluster,
     tls_words,
 )
-from bicycle_streams.redis.ids import (
-    SEQUENCE_MAX,
-    Timestamps,
-    id_of,
-    sequence_behind,
-    shard_of,
-)
+from bicycle_streams.redis.ids import SEQUENCE_MAX, Timestamps, id_of, sequence_behind, shard_of
 from bicycle_streams.redis.sending import ADD_NS, time_now
 from bicycle_streams.redis.shards import entry_message
 

@@ -18,12 +18,7 @@ from typing import Any
 
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
-from bicycle_runtime.connectors.lines import (
-    LineBlock,
-    decode_lines_apart,
-    text_decoder,
-    text_lines,
-)
+from bicycle_runtime.connectors.lines import LineBlock, decode_lines_apart, text_decoder, text_lines
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.addressing import url_of
 from bicycle_runtime.connectors.stream_clients.admission import Door
@@ -34,12 +29,7 @@ from bicycle_runtime.connectors.stream_clients.received import (
     ReceivedSource,
     Receiver,
 )
-from bicycle_runtime.connectors.stream_clients.sent import (
-    RETRY_MS,
-    LineCodec,
-    SentOutput,
-    SentSink,
-)
+from bicycle_runtime.connectors.stream_clients.sent import RETRY_MS, LineCodec, SentOutput, SentSink
 from bicycle_runtime.contract import (
     ConnectorSpec,
     SourceBatch,

@@ -49,11 +49,7 @@ from bicycle_runtime.recovery.errors import (
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
-from bicycle_runtime.recovery.savepoints import (
-    read_savepoint,
-    verify_savepoint,
-    write_savepoint,
-)
+from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint, write_savepoint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.random_source import system_random
 

@@ -14,11 +14,7 @@ from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS
 from bicycle_runtime.operators.functions.operator import Operator
-from bicycle_runtime.operators.functions.transform import (
-    FilterOperator,
-    KeyByOperator,
-    MapOperator,
-)
+from bicycle_runtime.operators.functions.transform import FilterOperator, KeyByOperator, MapOperator
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 

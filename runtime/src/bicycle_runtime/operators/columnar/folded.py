@@ -23,11 +23,7 @@ from bicycle_runtime.frames.arrays import (
     numpy,
     unpack,
 )
-from bicycle_runtime.frames.keys import (
-    ranks_of,
-    unpacked_values,
-    values_packer,
-)
+from bicycle_runtime.frames.keys import ranks_of, unpacked_values, values_packer
 
 FoldedKind = Literal["int", "float", "sum", "text", "ints", "texts"]
 PackedFolded = tuple[FoldedKind, Any]

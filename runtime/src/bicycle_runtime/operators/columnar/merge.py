@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.frames.arrays import (
-    TOTAL_MAX,
-    Runs,
-    as_numbers,
-    numpy,
-    steps,
-    unpack,
-)
+from bicycle_runtime.frames.arrays import TOTAL_MAX, Runs, as_numbers, numpy, steps, unpack
 from bicycle_runtime.frames.keys import Keys, are_alike, ordered, unpacked_keys
 from bicycle_runtime.operators.columnar.choice import FieldColumn, accumulators_of
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
