@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import enum
 import uuid
+import zoneinfo
 from decimal import Decimal
 
 import numpy
@@ -225,3 +226,17 @@ def test_keys_of_records_are_refused_where_keys_of_state_are_not():
 
     assert caught.value.facts["type_name"].endswith("Folded")
     assert GroupCache(128)[Folded("ada")] == 49
+
+
+@pytest.mark.parametrize("wrap", [lambda time: time, lambda time: (time, "a")])
+def test_a_time_of_a_refused_zone_is_refused_also_after_an_equal_one(wrap):
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+    groups = GroupCache(128, of_records=True)
+
+    assert (
+        groups[wrap(noon)]
+        == groups[wrap(noon)]
+        == key_group(encode_key(wrap(noon)), group_count=128)
+    )
+    with pytest.raises(KeyEncodingError):
+        groups[wrap(noon.astimezone(zoneinfo.ZoneInfo("Europe/Berlin")))]

@@ -228,7 +228,7 @@ class GroupCache(dict[Any, int]):
         self.of_records = of_records
 
     def __missing__(self, key: Any) -> int:
-        kind = type(key)
+        kind, has_time = type(key), False
         if kind is str:
             data = _encode_text(key)
         else:
@@ -236,8 +236,11 @@ class GroupCache(dict[Any, int]):
                 for part in key if kind is tuple else (key,):
                     if type(part) not in PLAIN_KEYS:
                         _require_plain_key(part)
+                        has_time |= isinstance(part, datetime.datetime)
             data = encode_key(key)
         group = crc32(data) % self.group_count
+        if has_time:  # An equal time of another zone may be refused.
+            return group
         if len(self) >= _CACHE_ENTRIES_MAX:
             self.clear()
         self[key] = group
