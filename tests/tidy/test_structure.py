@@ -30,7 +30,8 @@ OPERATION_FILES_MAX = 2  # Its row, and the table.
 OPERATION_WORDS = {
     "savepoint": 15, "rescale": 3, "stop": 6, "suspend": 3, "drain": 4, "cancel": 3, "resume": 4,
 }  # fmt: skip
-SINK_FILES_MAX = 5  # Its own, our hooks, two of the SDK, one of pipelines.
+SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
+SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
 LINES_MAX = 136_930  # The aim is 122,210.
 # Modules that have changes elsewhere; remove their lists with the next change.
 LISTS_OF_NAMES_MAX = 8
@@ -123,7 +124,11 @@ def test_a_kind_of_operator_is_named_in_few_files():
 
 
 def test_a_sink_is_named_in_few_files():
-    many = {word: files for word, files in files_of_sinks().items() if len(files) > SINK_FILES_MAX}
+    many = {
+        word: files
+        for word, files in files_of_sinks().items()
+        if len(files) > SINK_METHODS.get(word, SINK_FILES_MAX)
+    }
     assert many == {}
 
 

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from bicycle_runtime.connectors.hooks import connector_hook
 
-# Connector word -> the extra of bicycle-runtime that brings its library.
-EXTRAS = {
-    "delta": "delta",
-    "duckdb": "duckdb",
-    "http": "http",
-    "iceberg": "iceberg",
-    "postgres": "postgres",
-    "pulsar": "pulsar",
-    "redis": "redis",
-}
 # Former words of connectors, in stored jobs and in job files.
 FORMER_WORDS = {"socket_stream": "socket"}
 _ROOM = "bicycle_runtime.connectors"

@@ -155,8 +155,8 @@ class ConnectorRegistry:
         if reason is not None:
             refused = [reason, *refused]
             hint = "repair or reinstall the extension that provides it"
-            if word in builtin.EXTRAS:
-                hint = f"pip install 'bicycle-runtime[{builtin.EXTRAS[word]}]'"
+            if extra := _extra_of(direction, word):
+                hint = f"pip install 'bicycle-runtime[{extra}]'"
         return UNKNOWN_CONNECTOR(
             vertex=vertex_id,
             direction=direction,
@@ -219,6 +219,17 @@ def create_source(spec: ConnectorSpec) -> Source:
 def create_sink(spec: ConnectorSpec) -> Sink:
     """Return the sink that a spec requests, from the connectors of this installation."""
     return default_registry().create_sink(spec)
+
+
+def _extra_of(direction: str, word: str) -> str:
+    """Return the extra that installs a built-in connector, or an empty text."""
+    # Slow on the start path: only an error needs them.
+    from bicycle_sdk.sinks.addresses import SINK_SCHEMES
+    from bicycle_sdk.uris import SOURCE_SCHEMES
+
+    classes = SOURCE_SCHEMES if direction == "source" else SINK_SCHEMES
+    found = (each.connector for each in classes.values())
+    return next((connector.extra for connector in found if connector.word == word), "")
 
 
 def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:

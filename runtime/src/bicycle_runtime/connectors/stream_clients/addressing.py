@@ -7,8 +7,10 @@ from collections.abc import Collection
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
 from bicycle_runtime.connectors.stream_clients.options import tls_options
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.options import describe
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.addresses import WILDCARD, StreamUrl
+from bicycle_streams.connecting import backend_of
 from bicycle_streams.errors import StreamError
 
 
@@ -33,6 +35,16 @@ def url_of(
     if url.streamer.protocol not in protocols:
         raise address_error(spec, address, f"its protocol must be one of {', '.join(protocols)}")
     return url
+
+
+def client_words(options: object, url: StreamUrl) -> dict[str, object]:
+    """Return the options with a value that the toolkit has for the address."""
+    backend = backend_of(url.streamer).options_type
+    names = {info.name for info in describe(backend)} & {
+        info.name for info in describe(type(options))
+    }
+    found = {name: getattr(options, name) for name in sorted(names)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_tls(

@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, lines_of
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.addressing import check_tls, client_words, url_of
 from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.connectors.stream_clients.source import decoded_batch
 from bicycle_runtime.contract import (
@@ -55,10 +55,6 @@ from bicycle_streams.messages import Message
 from bicycle_streams.peers import PeerStreamer
 
 _LOG = logging.getLogger(__name__)
-_WEBSOCKET_WORDS = (
-    "ca_file", "cert_file", "frame_bytes_max", "key_file", "listen", "ping_interval_ms",
-    "ping_timeout_ms", "sequence_field", "subscribe",
-)  # fmt: skip
 _BATCH = 1_000
 _REFUSED = -1  # The shard in the journal of invalid messages.
 LOOK_S = 0.05
@@ -316,8 +312,8 @@ class ReceivedSource(SnapshotsState, JournalSource):
         return url_of(self.spec, self._options.address, self.protocols)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
-        """Return the backend's options for messages after a sequence."""
-        return {}
+        """Return the client's options for messages after a sequence."""
+        return client_words(self._options, self._url)
 
     def streamer(self, last_sequence: int | None) -> Streamer:
         """Return the streamer for messages after a sequence, without opening it."""
@@ -367,9 +363,8 @@ class WebSocketSource(ReceivedSource):
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
         """Return the options of the connection."""
-        found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
-        found["last_sequence"] = last_sequence
-        return {name: value for name, value in found.items() if value is not None}
+        found = super().words(last_sequence)
+        return found if last_sequence is None else {**found, "last_sequence": last_sequence}
 
 
 class StdioSource(ReceivedSource):

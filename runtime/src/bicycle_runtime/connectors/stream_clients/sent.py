@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.addressing import check_tls, client_words, url_of
 from bicycle_runtime.connectors.stream_clients.backends import AwayError, RefusedError, StreamOutput
 from bicycle_runtime.connectors.stream_clients.sink import PayloadWriterFactory, StreamSink
 from bicycle_runtime.contract import ConnectorSpec, DropsRecords, Guarantee, WriterFactory
 from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.stream_options import StdioSinkOptions, WebSocketSinkOptions
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.connecting import connect
+from bicycle_streams.connecting import backend_of, connect
 from bicycle_streams.contract import Streamer
 from bicycle_streams.errors import ConnectionLostError, StreamConnectError, StreamError
 from bicycle_streams.lines import line_payload
@@ -180,8 +180,6 @@ class SentSink(DropsRecords, StreamSink):
 
     guarantee = Guarantee.AT_LEAST_ONCE
     protocols: tuple[str, ...]
-    # Options that the backend has, too.
-    passed_on: Sequence[str] = ()
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
@@ -190,12 +188,11 @@ class SentSink(DropsRecords, StreamSink):
     def make_output(self, options: Any) -> StreamOutput:
         """Return the output."""
         url = url_of(self.spec, options.address, self.protocols, is_one=True)
-        words: dict[str, object] = {name: getattr(options, name) for name in self.passed_on}
-        if words:
-            words |= {"retry_timeout_ms": RETRY_MS}
-        given = {name: value for name, value in words.items() if value is not None}
-        listens = bool(given.get("listen"))
-        self._sent_to = SentOutput(url, partial(connect, url, given), listens=listens)
+        words = client_words(options, url)
+        if issubclass(backend_of(url.streamer), PeerStreamer):
+            words["retry_timeout_ms"] = RETRY_MS
+        listens = bool(words.get("listen"))
+        self._sent_to = SentOutput(url, partial(connect, url, words), listens=listens)
         return self._sent_to
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
@@ -223,7 +220,6 @@ class WebSocketSink(SentSink):
 
     options_class = WebSocketSinkOptions
     protocols = ("ws", "wss")
-    passed_on = ("ca_file", "cert_file", "key_file", "listen")
 
     def make_output(self, options: Any) -> StreamOutput:
         """Return the output."""

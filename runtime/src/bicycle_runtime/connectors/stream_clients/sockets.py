@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.lines import LineBlock, decode_lines_apart, text_decoder, text_lines
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
-from bicycle_runtime.connectors.stream_clients.addressing import url_of
+from bicycle_runtime.connectors.stream_clients.addressing import client_words, url_of
 from bicycle_runtime.connectors.stream_clients.admission import Door
 from bicycle_runtime.connectors.stream_clients.backends import StreamOutput
 from bicycle_runtime.connectors.stream_clients.received import (
@@ -249,11 +249,10 @@ class SocketSource(ReceivedSource):
 
     def streamer(self, last_sequence: int | None) -> Streamer:
         """Return the server, or the client of a server."""
-        options = self._options
-        words = {"heads": options.heads, "line_bytes_max": options.line_bytes_max}
-        if not options.is_server:
+        words = self.words(last_sequence)
+        if not self._options.is_server:
             return connect(self._url, words)
-        return LineServer(self.spec.vertex_id, options, {**words, "listen": True})
+        return LineServer(self.spec.vertex_id, self._options, {**words, "listen": True})
 
     def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
         """Connect, or open the port.
@@ -354,7 +353,7 @@ class SocketSink(SentSink):
         return self._sent_to
 
     def _streamer(self, url: StreamUrl, options: SocketSinkOptions) -> Streamer:
-        words = {"heads": options.heads, "send_timeout_ms": options.client_timeout_ms}
+        words = {**client_words(options, url), "send_timeout_ms": options.client_timeout_ms}
         if options.is_server:
             words |= {"listen": True}
             found: Streamer = LineServer(self.spec.vertex_id, options, words)
