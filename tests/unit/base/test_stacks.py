@@ -1,12 +1,13 @@
 """Stacks of processes that hang in any way, read by another process."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from bicycle_runtime.base.processes import is_frozen
+from bicycle_runtime.base.processes import is_frozen, start_ticks
 from bicycle_runtime.base.stacks import read_stacks
 from tests.hanging import HANGING, WAYS
 from tests.waiting import PATIENCE_S, until
@@ -50,6 +51,17 @@ def test_a_process_that_hangs_in_any_way_tells_where(tmp_path, how):
     assert found.pid == process.pid
     assert found.was_frozen == (how == "frozen")
     assert found.threads[-1].splitlines()[-1].endswith("in <module>")
+
+
+def test_a_process_that_withdraws_its_offer_meanwhile_is_left_out(tmp_path):
+    own = os.getpid()
+    offer = tmp_path / f"{own}-{start_ticks(own)}"
+    offer.touch()
+    former = signal.signal(signal.SIGUSR1, lambda *_: offer.unlink())
+    try:
+        assert read_stacks(tmp_path, timeout_s=PATIENCE_S) == []
+    finally:
+        signal.signal(signal.SIGUSR1, former)
 
 
 def test_nobody_but_the_processes_of_a_folder_gets_the_signal(tmp_path):

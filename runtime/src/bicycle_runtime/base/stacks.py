@@ -94,8 +94,9 @@ def read_stacks(
     asked = {}
     for path in sorted(folder.glob(f"{'[0-9]*' if pid is None else pid}-[0-9]*")):
         own, started = map(int, path.name.split("-"))
-        if is_alive(own, started):
-            asked[own] = (path, path.stat().st_size, is_frozen(own))
+        size = _size(path)
+        if is_alive(own, started) and size is not None:
+            asked[own] = (path, size, is_frozen(own))
             send_signal(own, _SIGNAL)
             send_signal(own, signal.SIGCONT)
         else:
@@ -105,7 +106,10 @@ def read_stacks(
     sizes: dict[int, int] = {}
     while asked:
         for own, (path, begin, was_frozen) in list(asked.items()):
-            size = path.stat().st_size
+            size = _size(path)
+            if size is None:  # The process has withdrawn its offer: it ends.
+                del asked[own]
+                continue
             if size > begin and sizes.get(own) == size:  # It writes no more.
                 text = path.read_bytes()[begin:].decode(errors="replace")
                 found.append(ProcessStacks(pid=own, threads=_threads(text), was_frozen=was_frozen))
@@ -115,6 +119,12 @@ def read_stacks(
             break
         pause.wait(_POLL_S)
     return found
+
+
+def _size(path: Path) -> int | None:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return None
 
 
 def _threads(text: str) -> tuple[str, ...]:
