@@ -111,7 +111,7 @@ docs-tests: site ## the site, and the tests of docs against code
 release: setup .venv-release/setup.stamp ## build the wheels, check them, and run the demo from them
 	$(BIN)/nox --session release
 
-versions: setup ## the core tests on Python 3.12 and 3.13
+versions: setup ## the core tests on Python 3.12, 3.13 and 3.14
 	$(BIN)/nox
 
 # The long forms of tests; some take hours.

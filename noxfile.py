@@ -14,7 +14,7 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["tests-3.12", "tests-3.13"]
+nox.options.sessions = ["tests-3.12", "tests-3.13", "tests-3.14"]
 
 BIN = Path(".venv/bin").absolute()
 # What `make changelog` sets up.
@@ -86,6 +86,12 @@ def tests_312(session: nox.Session) -> None:
 def tests_313(session: nox.Session) -> None:
     """The core tests on Python 3.13, also with state that the Python of `.venv` wrote."""
     _tests_on(session, "3.13")
+
+
+@nox.session(name="tests-3.14")
+def tests_314(session: nox.Session) -> None:
+    """The core tests on Python 3.14, also with state that the Python of `.venv` wrote."""
+    _tests_on(session, "3.14")
 
 
 def _tests_on(session: nox.Session, version: str) -> None:

@@ -16,7 +16,7 @@ PROJECTS = [
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-VERSIONS = ["3.11", "3.12", "3.13"]
+VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
 # The project has no web address yet, so package metadata and package readmes contain none.
 PLACEHOLDER = "bicycle.example"
 

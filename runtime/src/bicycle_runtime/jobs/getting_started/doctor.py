@@ -40,7 +40,7 @@ from bicycle_sdk.random_source import system_random
 
 __all__ = ["Check", "examine", "require_health"]
 
-_PYTHON_MIN = (3, 11)
+_PYTHON_MIN, _PYTHON_MAX = (3, 11), (3, 14)
 _DISK_BYTES_MIN = 1 << 30
 _MEMORY_BYTES_MIN = 2 << 30
 _SPARK_SERIES = "4.3."
@@ -111,9 +111,9 @@ def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     return _check(
         "Python",
-        is_ok=sys.version_info >= _PYTHON_MIN,
+        is_ok=_PYTHON_MIN <= sys.version_info[:2] <= _PYTHON_MAX,
         found=f"{version} ({sys.executable})",
-        fix="install Python 3.11 or newer and create the environment again with it",
+        fix="install Python 3.11 to 3.14 and create the environment again with it",
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib.util import find_spec
 from operator import itemgetter, truediv
 from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.operators.errors import SketchLibraryError
 from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.state.separation import separate
@@ -191,6 +194,8 @@ def _waiting(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _runnable(function: Any) -> Any:
     if isinstance(function, ApproximateDistinct):
+        if find_spec("datasketches") is None:
+            raise SketchLibraryError(python=".".join(map(str, sys.version_info[:2])))
         return SketchDistinct(function.selector, precision=function.precision)
     if isinstance(function, Reduction) and is_async(function.call):
         return _AsyncReduction(function.call)
