@@ -57,6 +57,7 @@ STAND_ALONE = frozenset(
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.kafka.idle_rest",
+        "connectors.stream_clients.admission",
         "connectors.stream_clients.losses",
         "extraction.loading",
         "extraction.neighbors",
@@ -75,6 +76,7 @@ STAND_ALONE = frozenset(
         "service_process.interfaces",
         "service_process.rpc",
         "bicycle_streams.file.consuming",
+        "bicycle_streams.kafka.transactions",
         "bicycle_streams.pulsar.sending",
         "webui.pages.state",
     }

@@ -102,6 +102,17 @@ def test_a_record_type_keeps_its_fields_and_defaults(write):
     assert in_another_process(write, record_types(), check) == check(record_types())
 
 
+def test_annotations_travel_also_where_a_name_is_undefined():
+    # Python 3.14 leaves annotations uncomputed, as the import of ``annotations`` does before.
+    lazy = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+    space: dict[str, Any] = {"__name__": "lost"}
+    exec(f"{lazy}class Node:\n    size: int\n    next: Missing | None", space)
+
+    found = in_another_process(pickle_by_value, space["Node"], lambda cls: cls.__annotations__)
+
+    assert found == {"size": "int", "next": "Missing | None"}
+
+
 def test_a_line_without_a_required_field_is_refused_in_another_process():
     @dataclass
     class Order:

@@ -10,6 +10,7 @@ cloudpickle changes some of them:
 * Enums keep their aliases, composite flags, attributes of members, and values of mixed-in types.
 * A ``msgspec.Struct`` keeps its fields: its metaclass reads them only while the class is made.
 * A type made by ``NewType`` in a function can be pickled.
+* A class keeps its annotations, which Python 3.14 computes on demand and cloudpickle leaves out.
 
 ``msgspec`` stores a cache in each class that it decodes. The cache cannot be pickled, so it is
 removed before the class is pickled; msgspec makes it again.
@@ -120,8 +121,30 @@ def _reduce_class(cls: Any) -> Any:
         # The qualified name is left out, as the bytes of keys in old checkpoints lack it.
         kind, name, bases, options, *_ = cloudpickle._class_getnewargs(cls)
         make, arguments = _make_plain, (kind, name, bases, options)
-        state = cloudpickle._class_getstate(cls)[0]
+        state = _class_state(cls)
     return _make_class, (make, class_id, arguments), state, None, None, _complete_class
+
+
+def _class_state(cls: Any) -> dict[str, Any]:
+    """Return the attributes of a class, with its annotations."""
+    state: dict[str, Any] = cloudpickle._class_getstate(cls)[0]
+    if sys.version_info >= (3, 14):
+        state.pop("__annotations_cache__", None)
+        if annotations := _own_annotations(cls):
+            state["__annotations__"] = annotations
+    return state
+
+
+def _own_annotations(cls: Any) -> dict[str, Any]:
+    """Return the own annotations of a class, as texts where a name is undefined."""
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        try:
+            return annotationlib.get_annotations(cls)
+        except NameError:
+            return annotationlib.get_annotations(cls, format=annotationlib.Format.STRING)
+    return inspect.get_annotations(cls)
 
 
 def _make_class(make: Any, class_id: str, arguments: tuple[Any, ...]) -> Any:
@@ -203,7 +226,7 @@ def _enum_state(cls: Any) -> dict[str, Any]:
     members = cls.__members__
     kept = {
         name: value
-        for name, value in cloudpickle._class_getstate(cls)[0].items()
+        for name, value in _class_state(cls).items()
         if name not in members and (name in _ENUM_HOOKS or not _is_enum_name(name))
     }
     attributes = {
@@ -230,7 +253,7 @@ _STRUCT_SPACE = frozenset(
 
 
 def _struct_arguments(cls: Any) -> tuple[Any, ...]:
-    own = inspect.get_annotations(cls)
+    own = _own_annotations(cls)
     fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
     found = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True))
     renamed = dict(zip(fields, cls.__struct_encode_fields__, strict=True))
@@ -272,6 +295,6 @@ def _struct_state(cls: Any) -> dict[str, Any]:
     fields = cls.__struct_fields__
     return {
         name: value
-        for name, value in cloudpickle._class_getstate(cls)[0].items()
+        for name, value in _class_state(cls).items()
         if name not in fields and name not in _STRUCT_SPACE and not name.startswith("__struct_")
     }
