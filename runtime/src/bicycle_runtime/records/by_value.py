@@ -138,7 +138,7 @@ def _class_state(cls: Any) -> dict[str, Any]:
 def _own_annotations(cls: Any) -> dict[str, Any]:
     """Return the own annotations of a class, as texts where a name is undefined."""
     if sys.version_info >= (3, 14):
-        import annotationlib
+        import annotationlib  # Only Python 3.14 and newer have it.
 
         try:
             return annotationlib.get_annotations(cls)
