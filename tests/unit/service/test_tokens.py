@@ -18,6 +18,7 @@ from bicycle_streams.access.errors import (
     TOKEN_NAME_INVALID,
     TOKEN_OWNER_INVALID,
     TOKEN_UNKNOWN,
+    TOKEN_UNUSABLE,
 )
 from bicycle_streams.access.roles import Role
 from bicycle_streams.access.tokens import tokens_of
@@ -192,3 +193,48 @@ def _write_old_rows(connection):
     connection.execute(
         "INSERT INTO audit VALUES (1, 1, 'ada', '', 'stop', 'job', 'accepted', '{}')"
     )
+
+
+def test_a_given_token_is_registered_in_another_home_and_its_facts_are_replaced(
+    tokens, tmp_path, clock
+):
+    _, text = tokens.create("ada", role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test")
+    with tokens_of(tmp_path / "other", clock) as others:
+        for role, owners in ((Role.VIEWER, None), (Role.ADMIN, ["team"])):
+            entry, same = others.create(
+                "root", role=role, lifetime_ms=HOUR_MS, by="test", owners=owners, given=text
+            )
+            assert (same, others.holder(text)) == (text, entry.identity)
+        assert [(each.role, each.owners) for each in others.list()] == [("admin", ("team",))]
+
+        others.revoke(entry.id, by="test")
+        again, _ = others.create(
+            "root", role=Role.ADMIN, lifetime_ms=HOUR_MS, by="test", given=text
+        )
+        assert again.revoked_ms is not None
+        assert others.holder(text) is None
+
+
+def test_a_given_token_that_is_malformed_or_has_the_id_of_another_is_refused(tokens):
+    entry, text = tokens.create("ada", role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test")
+    for given in ("bic", text + "x", f"bic_{entry.id}_{'A' * 43}"):
+        with raises(TOKEN_UNUSABLE):
+            tokens.create("eve", role=Role.ADMIN, lifetime_ms=HOUR_MS, by="test", given=given)
+    assert [each.role for each in tokens.list()] == ["viewer"]
+
+
+def test_the_command_registers_the_token_of_a_file_and_does_not_print_it(tmp_path):
+    home, file = ["--home", str(tmp_path / "home")], tmp_path / "token"
+    runner = CliRunner()
+    made = runner.invoke(main, ["token", "create", "a", "--home", str(tmp_path / "other")])
+    file.write_text(made.stdout)
+    words = ["token", "create", "root", "--role", "admin", "--from-file", str(file), *home]
+
+    first, second = runner.invoke(main, words), runner.invoke(main, [*words, "--json"])
+
+    assert re.match(r"admin 'root' until .*: registered\n", first.stderr)
+    assert made.stdout.strip() not in first.stdout + first.stderr + second.stdout
+    assert json.loads(second.stdout)["role"] == "admin"
+    file.write_text("none")
+    refused = runner.invoke(main, words)
+    assert ("BIC-2333" in refused.stderr, refused.exit_code) == (True, 2)

@@ -64,6 +64,12 @@ TOKEN_OWNER_INVALID = BicycleError.row(
         "owners"
     ),
 )
+TOKEN_UNUSABLE = BicycleError.row(
+    "BIC-2333",
+    "the given token cannot be registered: {problem}",
+    cause="A token in a file is malformed, or its id belongs to another token.",
+    fix="use the output of `bicycle token create`, also of another home",
+)
 CONNECTIONS_TOO_MANY = BicycleError.row(
     "BIC-2330",
     "a token or address may have at most {limit} {what} at once",

@@ -8,6 +8,7 @@ once.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import json
@@ -30,6 +31,7 @@ from bicycle_streams.access.errors import (
     TOKEN_NAME_INVALID,
     TOKEN_OWNER_INVALID,
     TOKEN_UNKNOWN,
+    TOKEN_UNUSABLE,
 )
 from bicycle_streams.access.roles import Identity, Role
 
@@ -78,9 +80,12 @@ class Tokens:
 
     def create(
         self, name: str, *, role: Role, lifetime_ms: int, by: str,
-        owners: Sequence[str] | None = None,
+        owners: Sequence[str] | None = None, given: str | None = None,
     ) -> tuple[TokenEntry, str]:  # fmt: skip
         """Create a token; the second value is the token itself, which is not stored.
+
+        A given token is registered instead of a new one. If it is known, its name, role, owners and
+        expiry are replaced; a revoked token stays revoked.
 
         Args:
             name: Name of its user in operations and the audit log, 1 to 60 characters.
@@ -89,11 +94,13 @@ class Tokens:
             by: The caller that creates it, for the audit log.
             owners: Owners whose jobs it may access, None for all. Jobs that it starts belong to
                 ``name`` if that is one of the owners, otherwise to the first owner.
+            given: The token to register, as an earlier call returned it, also of another home.
 
         Raises:
             TOKEN_NAME_INVALID: the name cannot be shown.
             TOKEN_LIFETIME_INVALID: the lifetime is out of bounds.
             TOKEN_OWNER_INVALID: an owner has an invalid name.
+            TOKEN_UNUSABLE: the given token is malformed, or its id belongs to another token.
         """
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
             problem = (
@@ -107,28 +114,18 @@ class Tokens:
                 lifetime_ms=lifetime_ms, low_ms=LIFETIME_MS_MIN, high_ms=LIFETIME_MS_MAX
             )
         chosen = None if owners is None else checked_owners(owners)
+        form = _FORM.fullmatch(given or f"bic_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}")
+        if form is None:
+            raise TOKEN_UNUSABLE(problem="it does not have the form bic_ID_SECRET")
         now_ms = self._clock.now_ms()
         entry = TokenEntry(
-            id=secrets.token_hex(6), name=name, role=role.name.lower(), owners=chosen,
+            id=form[1], name=name, role=role.name.lower(), owners=chosen,
             made_ms=now_ms, expires_ms=now_ms + lifetime_ms, revoked_ms=None,
         )  # fmt: skip
-        secret = secrets.token_urlsafe(32)
-        kept = None if chosen is None else json.dumps(chosen)
-        values = (entry.id, name, _hash(secret), entry.role, now_ms, entry.expires_ms, kept)
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms, owners)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
-            facts = {
-                "name": name, "role": entry.role, "owners": chosen, "expires_ms": entry.expires_ms
-            }  # fmt: skip
-            _note(connection, "token create", entry.id, facts, by=by, at_ms=now_ms)
-
-        self._control.write(work).result()
-        return entry, f"bic_{entry.id}_{secret}"
+        row = self._control.write(functools.partial(_store, entry, _hash(form[2]), by)).result()
+        if row is None:
+            raise TOKEN_UNUSABLE(problem=f"another token has the id {entry.id}")
+        return _entry(row), form[0]
 
     def list(self) -> list[TokenEntry]:
         """Return all tokens, the newest first, revoked and expired ones, too."""
@@ -227,6 +224,27 @@ def owners_in(text: str | None) -> tuple[str, ...] | None:
 def _entry(row: Any) -> TokenEntry:
     plain = {name: row[name] for name in TokenEntry.__struct_fields__}
     return TokenEntry(**{**plain, "owners": owners_in(row["owners"])})
+
+
+def _store(entry: TokenEntry, digest: bytes, by: str, connection: sqlite3.Connection) -> Any:
+    """Insert or update a token; return its row, or None if its id has another hash."""
+    kept = None if entry.owners is None else json.dumps(entry.owners)
+    connection.execute(
+        "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms, owners)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
+        " role = excluded.role, expires_ms = excluded.expires_ms, owners = excluded.owners"
+        " WHERE hash = excluded.hash",
+        (entry.id, entry.name, digest, entry.role, entry.made_ms, entry.expires_ms, kept),
+    )
+    facts = {
+        "name": entry.name, "role": entry.role, "owners": entry.owners,
+        "expires_ms": entry.expires_ms,
+    }  # fmt: skip
+    sql = "SELECT * FROM tokens WHERE id = ? AND hash = ?"
+    row = connection.execute(sql, (entry.id, digest)).fetchone()
+    if row is not None:
+        _note(connection, "token create", entry.id, facts, by=by, at_ms=entry.made_ms)
+    return row
 
 
 def _note(

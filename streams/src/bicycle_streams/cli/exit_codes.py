@@ -94,6 +94,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2323, 2325, USAGE),
     (2328, 2328, STATE),
     (2329, 2329, USAGE),
+    (2333, 2333, USAGE),
     (2501, 2501, USAGE),
     (2502, 2502, ENVIRONMENT),
     (2503, 2503, USAGE),

@@ -48,6 +48,7 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
         "bicycle token create ada --role operator",
         "bicycle token create bob --role operator --owner bob --owner team",
         "bicycle token create prometheus --role viewer --expires 365d",
+        "bicycle token create admin --role admin --from-file /run/secrets/bicycle-admin",
     ),
 )
 @click.argument("name")
@@ -71,30 +72,44 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     callback=duration_ms,
     help="Lifetime of the token, from a minute to ten years.",
 )
+@click.option(
+    "--from-file",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=(
+        "Register the token in this file instead of a new one, for example a token from a secret "
+        "store. Repeating the command sets its role, owners and lifetime again."
+    ),
+)
 @home_option
 @answers
 def create_command(
-    *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, home: Path,
-    as_json: bool,
+    *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, source: Path | None,
+    home: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Create a token for NAME and print it.
 
     The token is shown only once, because only its hash is stored. Jobs started with it belong
     to NAME if NAME is one of the owners, otherwise to the first owner.
     """
+    given = None if source is None else source.read_text("utf-8", errors="replace").strip()
     with tokens_of(home, SystemClock()) as tokens:
         entry, text = tokens.create(
-            name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY, owners=owners or None
-        )
+            name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY, owners=owners or None,
+            given=given,
+        )  # fmt: skip
     if as_json:
-        answer_json({**_plain(entry), "token": text})
+        answer_json({**_plain(entry), **({"token": text} if source is None else {})})
         return
-    click.echo(text)
+    hint = "registered"
+    if source is None:
+        click.echo(text)
+        hint = "store it now, it is not shown again"
+    elif entry.revoked_ms is not None:
+        hint = "it stays revoked"
     whose = "" if entry.owners is None else f" of the jobs of {', '.join(entry.owners)}"
-    click.echo((
-        f"{entry.role} {entry.name!r}{whose} until {_day(entry.expires_ms)}: store it now, it is "
-        "not shown again"
-    ), err=True)  # fmt: skip
+    until = _day(entry.expires_ms)
+    click.echo(f"{entry.role} {entry.name!r}{whose} until {until}: {hint}", err=True)
 
 
 @token_command.command("list", epilog=examples("bicycle token list"))
