@@ -48,6 +48,19 @@ def test_browsers_leave_out_the_usual_port():
     assert {"jobs.example", "192.0.2.1", "192.0.2.1:443"} <= set(found)
 
 
+def test_a_name_may_have_the_port_of_a_proxy():
+    class Listener:
+        def getsockname(self):
+            return "0.0.0.0", 9000
+
+    found = hosts_of(Listener(), "0.0.0.0", names=["Jobs.Example:443", "in.example"], is_tls=True)
+
+    assert found == [
+        *("jobs.example:443", "in.example:9000", "0.0.0.0:9000", "localhost:9000"),
+        "jobs.example",
+    ]
+
+
 @pytest.mark.parametrize(
     ("doors", "missing"),
     [

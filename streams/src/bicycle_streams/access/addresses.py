@@ -8,6 +8,7 @@ certificate, and somebody who may come in.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from bicycle_streams.access.accepting import ListeningSocket
 from bicycle_streams.access.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
 _BACKLOG = 128
+_NAME = re.compile(r"([^:]+|\[.+\])(?::(\d{1,5}))?")
 
 
 def listen(host: str, port: int, *, missing: str | None) -> ListeningSocket:
@@ -78,14 +80,15 @@ def hosts_of(
     Args:
         listener: The socket.
         host: What it was asked to listen on.
-        names: Further names, which come first.
+        names: Further names, which come first. A name may have the port of a proxy.
         is_tls: Whether it speaks TLS: browsers do not tell the port where it is the usual one.
     """
     address, port = listener.getsockname()[:2]
     literal = f"[{address}]" if ":" in address else address
     known = dict.fromkeys([*(n.lower() for n in names), literal, "localhost", host.lower()])
-    plain = [name for name in known if ":" not in name or name.startswith("[")]
-    return [f"{name}:{port}" for name in plain] + (plain if port == (443 if is_tls else 80) else [])
+    pairs = [(found[1], int(found[2] or port)) for found in map(_NAME.fullmatch, known) if found]
+    usual = 443 if is_tls else 80
+    return [f"{name}:{each}" for name, each in pairs] + [n for n, each in pairs if each == usual]
 
 
 def _socket_addresses(host: str, port: int) -> list[tuple[int, int, int, Any]]:

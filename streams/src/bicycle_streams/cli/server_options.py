@@ -52,8 +52,11 @@ def door_options(command: Any) -> Any:
             "--name",
             "names",
             multiple=True,
-            metavar="NAME",
-            help="Host name under which clients reach the server. Repeatable.",
+            metavar="NAME[:PORT]",
+            help=(
+                "Host name under which clients reach the server, with the port of a proxy if it "
+                "differs from --port. Repeatable."
+            ),
         ),
         click.option(
             "--client-role",
