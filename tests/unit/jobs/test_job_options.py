@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.options import JobOptions, JobRequest, options_of_new_job
 from bicycle_sdk.errors import OptionError, UnknownOptionError
 from tests.unit.jobs.job_samples import bundle_of, request_of
 
@@ -70,4 +70,23 @@ def test_the_checkpoint_interval_of_the_graph_counts_unless_another_one_is_given
     assert given_one.engine_options(bundle.graph).checkpoint_interval_ms == 7_000
     assert request_of().engine_options(bundle.graph).retained_epochs == (
         EngineOptions().retained_epochs
+    )
+
+
+def test_the_environment_sets_the_checkpoint_directory_of_new_jobs_without_one(monkeypatch):
+    for value, expected in ((None, None), ("", None), ("s3://bucket/jobs", "s3://bucket/jobs")):
+        if value is None:
+            monkeypatch.delenv("BICYCLE_CHECKPOINT_DIR", raising=False)
+        else:
+            monkeypatch.setenv("BICYCLE_CHECKPOINT_DIR", value)
+        assert options_of_new_job({"plugin": "p"}).checkpoint_dir == expected
+        assert options_of_new_job({"plugin": "p", "checkpoint_dir": "c"}).checkpoint_dir == "c"
+
+
+def test_a_stored_request_ignores_the_environment(monkeypatch):
+    request = request_of()
+    monkeypatch.setenv("BICYCLE_CHECKPOINT_DIR", "/elsewhere")
+
+    assert JobRequest.from_json(request.to_json()).options.checkpoint_dir == (
+        request.options.checkpoint_dir
     )

@@ -122,3 +122,12 @@ def test_a_resumed_job_counts_for_the_quota_of_its_owner(service):
     service.set_quota("", Quota(jobs=0), identity=LOCAL)
     with raises(QUOTA_EXCEEDED):
         service.operations.ask("resume", "bad", {}, identity=LOCAL)
+
+
+def test_the_environment_of_the_service_sets_the_checkpoints_of_a_job_without_a_name(
+    service, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BICYCLE_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+
+    # With a checkpoint directory, a job has the name of its plugin.
+    assert service.operations.ask("submit", None, {"plugin": "none"}, identity=LOCAL).job == "none"

@@ -14,9 +14,9 @@ from bicycle_runtime.cli.parameters import declared_options, home, plugin_option
 from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.control.submitting import submit
-from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.options import JobOptions, JobRequest, options_of_new_job
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_sdk.options import describe, from_mapping
+from bicycle_sdk.options import describe
 from bicycle_streams.cli.commands import CommandWithSections, examples
 from bicycle_streams.cli.parameters import answers, pairs
 
@@ -70,9 +70,7 @@ def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any
     present = {name: value for name, value in given.items() if value is not None}
     job = {info.name: present[info.name] for info in _JOB_OPTIONS if info.name in present}
     engine = {info.name: present[info.name] for info in _ENGINE_OPTIONS if info.name in present}
-    return JobRequest(
-        options=from_mapping(JobOptions, job), params=params, engine=engine, spark=spark
-    )
+    return JobRequest(options=options_of_new_job(job), params=params, engine=engine, spark=spark)
 
 
 def _check_pipeline(job: str) -> None:

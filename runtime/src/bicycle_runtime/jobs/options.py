@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
 from bicycle_sdk.options import check, describe, from_mapping, option
@@ -14,6 +15,7 @@ from bicycle_sdk.options import check, describe, from_mapping, option
 if TYPE_CHECKING:
     from bicycle_sdk.graph import JobGraph
 
+CHECKPOINT_VARIABLE = "BICYCLE_CHECKPOINT_DIR"
 LEASE_BEAT_MS_MAX = 60_000
 PROMPT = "prompt:"  # As the value of a parameter, it makes the command prompt for a secret.
 PROMPTED = "BICYCLE_SECRET_"  # Prefix of variables that hold prompted values.
@@ -47,7 +49,8 @@ class JobOptions:
         None,
         doc=(
             "Directory or URL for checkpoints; the checkpoints of the job are below it, under its "
-            "name. The same command continues a stopped job. Default: a folder of the home."
+            "name. The same command continues a stopped job. Default: BICYCLE_CHECKPOINT_DIR, or "
+            "a folder of the home."
         ),
     )
     from_: str | None = option(
@@ -196,6 +199,16 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def options_of_new_job(given: Mapping[str, Any]) -> JobOptions:
+    """Return the options of a new job; a variable may set its checkpoint directory.
+
+    The stored request contains the result, so that a change of the variable moves no job.
+    """
+    found = chosen_variables([CHECKPOINT_VARIABLE]).get(CHECKPOINT_VARIABLE)
+    defaults = {"checkpoint_dir": found} if found else {}
+    return from_mapping(JobOptions, {**defaults, **given})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.operations.resume import RESUME as RESUME_HERE
-from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.options import JobRequest, options_of_new_job
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
@@ -136,7 +136,7 @@ def _request(facts: SubmitFacts, home: Home) -> JobRequest:
     if facts.name is not None:
         given["name"] = facts.name
     return JobRequest(
-        options=from_mapping(JobOptions, given),
+        options=options_of_new_job(given),
         params=facts.params,
         engine=facts.engine,
         spark=facts.spark,
