@@ -115,7 +115,7 @@ def renewed() -> dict[Path, str]:
         for kind in JOB_OPERATIONS.values()
         if kind.command.isidentifier()
     )
-    pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md"]
+    pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md", DOCS / "how-to/helm.md"]
     files = {file: fill(_read(file)) for file in pages}
     summary, age = map(_beside_benchmarks, ("report_summary", "report_age"))
     files[BENCHMARKS] = summary.with_summary(age.with_ages(_read(BENCHMARKS)))
@@ -412,6 +412,7 @@ def metrics_reference() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "chart-values": _beside("chart_values").chart_values_reference,
     "decisions": decisions_reference,
     "cli": cli_reference,
     "error-areas": error_areas_reference,

@@ -17,6 +17,7 @@ QUERIES = {
     "debugger": "how-to/replay/",
     "docker": "how-to/deploy/",
     "fake clock": "how-to/test/",
+    "helm": "how-to/helm/",
     "kubernetes": "how-to/deploy/",
     "late data": "explanation/event-time/",
     "memory": "how-to/memory/",

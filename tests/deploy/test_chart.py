@@ -1,0 +1,152 @@
+"""The Helm chart: valid manifests, and values that have an effect or are rejected."""
+
+import json
+import runpy
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.rendering import (
+    CHART,
+    ROOT,
+    VALUES_FILES,
+    call,
+    manifests,
+    needs_helm,
+    read_values,
+    render,
+    with_value,
+)
+
+CHART_VALUES = runpy.run_path(str(ROOT / "tools/chart_values.py"))
+DEFAULTS = read_values("values.yaml")
+ALL = read_values("ci/all-values.yaml")
+TOKENS = read_values("ci/tokens-values.yaml")
+# The oldest version that the chart accepts, and the newest with a schema.
+VERSIONS = ["1.25", "1.37"]
+# Another value has precedence over these in `all-values.yaml`, or their values exclude each other.
+OTHER_VALUES = {
+    "image.tag": (with_value(ALL, ("image", "digest"), ""), "other"),
+    "persistence.existingClaim": (ALL, "other"),
+    "persistence.enabled": (ALL, False),
+    "grpc.enabled": (ALL, False),
+    "networkPolicy.enabled": (ALL, False),
+    "serviceAccount.create": (ALL, False),
+}
+DESCRIBED = {".".join(path): schema for path, schema in CHART_VALUES["described_values"]()}
+PATHS = list(DESCRIBED)
+names_of_values = pytest.mark.parametrize("file", VALUES_FILES, ids=lambda file: file.stem)
+
+
+def leaves(values, described, path=()):
+    """Return the paths of values; a value with a description is one, whatever it contains."""
+    if ".".join(path) in described or not isinstance(values, dict):
+        return {".".join(path)}
+    return set().union(*(leaves(below, described, (*path, n)) for n, below in values.items()))
+
+
+def test_there_are_five_files_with_values():
+    assert len(VALUES_FILES) == 5
+
+
+def test_each_value_has_one_default_and_one_description():
+    assert leaves(DEFAULTS, PATHS) == set(PATHS)
+    assert len(set(PATHS)) == len(PATHS)
+    assert all(
+        schema["description"].endswith(".") for _, schema in CHART_VALUES["described_values"]()
+    )
+
+
+@needs_helm
+@names_of_values
+def test_helm_has_no_complaint_about_the_chart(helm, file):
+    found = call(helm, "lint", "--strict", CHART, "--values", file)
+
+    assert found.returncode == 0, found.stdout
+
+
+@needs_helm
+@names_of_values
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rendered_manifests_are_valid(helm, file, version, tmp_path):
+    found = manifests(helm, yaml.safe_load(file.read_text("utf-8")), tmp_path)
+
+    assert {"StatefulSet", "Service", "ServiceAccount", "NetworkPolicy"} <= found.keys()
+    for manifest in found.values():
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@needs_helm
+def test_an_unknown_key_in_a_manifest_is_found(helm, tmp_path):
+    manifest = manifests(helm, TOKENS, tmp_path)["StatefulSet"]
+    manifest["spec"]["template"]["spec"]["replica"] = 2
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+
+
+@needs_helm
+@pytest.mark.parametrize("name", PATHS)
+def test_each_value_changes_a_manifest(helm, name, tmp_path):
+    path = tuple(name.split("."))
+    default = CHART_VALUES["value_at"](DEFAULTS, path)
+    base, other = OTHER_VALUES.get(name, (ALL, default))
+    before, after = (render(helm, v, tmp_path) for v in (base, with_value(base, path, other)))
+
+    assert before.returncode == 0, before.stderr
+    assert after.stdout != before.stdout
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (("colour",), "red", "colour"),
+        (("image", "tags"), "1", "tags"),
+        (("port",), 0, "port"),
+        (("service", "type"), "Cluster", "type"),
+        (("tokens", "grants"), [{"name": "a", "role": "root"}], "role"),
+        (("tls", "secretName"), "", "tls.secretName is required"),
+        (("tokens", "grants"), [], "no client could log in"),
+        (("tokens", "secretName"), "", "tokens.secretName is required"),
+        (("tls", "clientRoles"), {"ada": "viewer"}, "tls.clientCaSecretName is required"),
+        (("tls", "clientCaSecretName"), "clients", "tls.clientRoles is required"),
+        (("ingress", "enabled"), True, "ingress.host is required"),
+        (("serviceAccount", "create"), False, "serviceAccount.name is required"),
+    ],
+)
+def test_wrong_values_are_rejected_with_the_reason(helm, path, value, problem, tmp_path):
+    found = render(helm, with_value(TOKENS, path, value), tmp_path)
+
+    assert found.returncode != 0
+    assert problem in found.stderr
+
+
+@needs_helm
+def test_a_cluster_that_is_too_old_is_rejected(helm, tmp_path):
+    assert render(helm, TOKENS, tmp_path, "--kube-version", "1.24").returncode != 0
+
+
+@needs_helm
+def test_the_dashboard_and_the_rules_are_those_of_the_docs(helm, tmp_path):
+    found = manifests(helm, ALL, tmp_path)
+    texts = {
+        "jobs-dashboard": ("bicycle.json", "dashboard.json"),
+        "jobs-alerts": ("bicycle.yml", "alerts.yml"),
+    }
+
+    for name, (key, file) in texts.items():
+        assert found[name]["data"][key] == (ROOT / "docs/grafana" / file).read_text("utf-8")
+    assert json.loads(found["jobs-dashboard"]["data"]["bicycle.json"])["panels"]
+
+
+@needs_helm
+def test_a_packed_chart_contains_the_dashboard_and_no_link(helm, tmp_path):
+    assert call(helm, "package", CHART, "--destination", tmp_path).returncode == 0
+    [archive] = Path(tmp_path).glob("*.tgz")
+
+    found = call(helm, "template", "demo", archive, "--values", CHART / "ci/all-values.yaml")
+
+    assert "Records per second" in found.stdout
