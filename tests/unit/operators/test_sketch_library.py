@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from bicycle_runtime.operators.errors import SketchLibraryError
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.windows import AlignedWindows, ApproximateDistinct, WindowPlan
 
 
@@ -16,7 +16,7 @@ def test_a_sketch_without_its_library_names_the_versions_that_have_it(monkeypatc
         aggregates=(ApproximateDistinct(len),),
     )
 
-    with pytest.raises(SketchLibraryError) as caught:
+    with pytest.raises(BicycleError) as caught:
         Folding(plan)
 
     assert caught.value.code == "BIC-1408"

@@ -137,17 +137,13 @@ WINDOW_STATE_UNMERGEABLE = BicycleError.row(
     cause="A window function saved a value in a session window.",
     fix="use windows with fixed bounds, or keep the value in keyed state after the window",
 )
-
-
-class SketchLibraryError(BicycleError):
-    """An aggregate needs the library of sketches, which is not installed."""
-
-    code = "BIC-1408"
-    message = (
-        "an approximate number of distinct values needs the library datasketches, which is not "
-        "installed on Python {python}"
-    )
-    fix = (
+SKETCH_LIBRARY_MISSING = BicycleError.row(
+    "BIC-1408",
+    "an approximate number of distinct values needs the library datasketches, which is not "
+    "installed on Python {python}",
+    cause="An aggregate needs the library of sketches, which is not installed.",
+    fix=(
         "count exactly (without approximate=True), or run the job on Python 3.11 to 3.13, where "
         "the library has wheels"
-    )
+    ),
+)

@@ -11,7 +11,7 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.base.user_code import is_async
-from bicycle_runtime.operators.errors import SketchLibraryError
+from bicycle_runtime.operators.errors import SKETCH_LIBRARY_MISSING
 from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.state.separation import separate
@@ -195,7 +195,7 @@ def _waiting(call: Callable[..., Any]) -> Callable[..., Any]:
 def _runnable(function: Any) -> Any:
     if isinstance(function, ApproximateDistinct):
         if find_spec("datasketches") is None:
-            raise SketchLibraryError(python=".".join(map(str, sys.version_info[:2])))
+            raise SKETCH_LIBRARY_MISSING(python=".".join(map(str, sys.version_info[:2])))
         return SketchDistinct(function.selector, precision=function.precision)
     if isinstance(function, Reduction) and is_async(function.call):
         return _AsyncReduction(function.call)
