@@ -19,7 +19,7 @@ def blocks_of(language):
 
 def test_the_first_job_of_the_readme_runs_as_a_file(site):
     (site.root / "clicks.py").write_text(blocks_of("python")[0], "utf-8")
-    (line,) = [block for block in blocks_of("sh") if block.startswith("bicycle run clicks.py")]
+    [line] = re.findall(r"`(bicycle run clicks\.py [^`]+)`", README)
     given, shown = (text for text in blocks_of("text") if "ada" in text)
     (site.root / "clicks.csv").write_text(given, "utf-8")
     command = [str(Path(sys.executable).with_name("bicycle")), *shlex.split(line)[1:]]
@@ -43,7 +43,7 @@ def test_a_start_with_nothing_new_to_read_needs_no_java(site):
     (site.root / "clicks.py").write_text(blocks_of("python")[0], "utf-8")
     (site.root / "clicks.csv").write_text("ada,/home\n", "utf-8")
     command = [str(Path(sys.executable).with_name("bicycle")), "run", "clicks.py"]
-    command += ["--set", "input=clicks.csv", "--checkpoint-dir", "checkpoints", "--json"]
+    command += ["--checkpoint-dir", "checkpoints", "--json"]
     first = site.launch(command)
     assert first.wait() == 0, first.stderr
 

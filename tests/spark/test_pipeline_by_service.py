@@ -37,7 +37,7 @@ def by_command(url, file, checkpoint_dir):
     ]  # fmt: skip
     begun = CliRunner().invoke(main, words, env={"BICYCLE_HOME": str(checkpoint_dir / "nowhere")})
     assert begun.exit_code == 0, begun.output
-    return json.loads(begun.output)["id"]
+    return json.loads(begun.stdout)["id"]
 
 
 def by_grpc(home, file, checkpoint_dir):

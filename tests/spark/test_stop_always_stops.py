@@ -117,7 +117,8 @@ def test_a_job_whose_function_hangs_ends_and_names_the_line(bicycle, tmp_path, h
 
     assert done.returncode == 0, done.stderr
     status = bicycle.status("job")
-    assert status["state"] == ("CANCELED" if "cancel" in words else "STOPPED")
+    ended = {"cancel": "CANCELED", "--savepoint": "SUSPENDED"}
+    assert status["state"] == next((ended[word] for word in words if word in ended), "STOPPED")
     [stuck] = status["stuck"]
     assert stuck["role"] == "worker"
     assert any(call.endswith(f" in {how}") for call in stuck["stack"]), stuck

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from tests.lock_file import FOLDER, RUNTIME, lock_of, locked, locked_lines
 
 ROOT = Path(__file__).parents[2]
+STANDARD_LIBRARY = sys.stdlib_module_names | {"annotationlib"}  # Of 3.11, and of 3.14.
 PROJECTS = [
     ROOT / "plugin_sdk/pyproject.toml",
     ROOT / "streams/pyproject.toml",
@@ -123,7 +124,7 @@ def test_the_sdk_asks_for_nothing_and_imports_the_standard_library_only():
 
     assert requirements_of(ROOT / "plugin_sdk/pyproject.toml") == []
     # The preview of a stream asks for the runtime when it is called, and says so when it is absent.
-    assert imported - sys.stdlib_module_names - {"bicycle_sdk", "bicycle_runtime"} == set()
+    assert imported - STANDARD_LIBRARY - {"bicycle_sdk", "bicycle_runtime"} == set()
 
 
 @pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
@@ -131,7 +132,7 @@ def test_whatever_a_distribution_imports_it_declares(file):
     declared = {canonicalize_name(requirement.name) for requirement in requirements_of(file)}
     own = {folder.name for folder in (file.parent / "src").iterdir()}
     providers = packages_distributions()
-    foreign = imported_modules(file.parent / "src") - sys.stdlib_module_names - own
+    foreign = imported_modules(file.parent / "src") - STANDARD_LIBRARY - own
     if own == {"bicycle_sdk"}:
         foreign -= {"bicycle_runtime"}
 

@@ -88,7 +88,7 @@ def test_the_command_locks_a_project_and_a_wheel_alike(index, tmp_path, monkeypa
     other = CliRunner().invoke(main, ["plugins", "lock", str(wheel), "-o", "wheel.lock"])
 
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["libraries"] == ["colors", "shades"]
+    assert json.loads(done.stdout)["libraries"] == ["colors", "shades"]
     assert other.output == "wheel.lock: 2 libraries for demo 1.0\n"
     locks = [(tmp_path / name).read_bytes() for name in ("requirements.lock", "wheel.lock")]
     assert locks[0] == locks[1]
