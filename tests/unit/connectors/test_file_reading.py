@@ -232,8 +232,8 @@ def test_an_empty_cell_of_csv_is_none_in_columns_too(tmp_path):
     run.stop()
 
     [records] = [batch.values for part in epoch.batches for batch in part if batch.values]
-    assert records.column("id").items == [1, None]
-    assert records.column("name").items == ["a", ""]
+    assert records.field("id").items == [1, None]
+    assert records.field("name").items == ["a", ""]
     assert list(records) == [Sparse(1, "a"), Sparse(None, "")]
 
 

@@ -45,7 +45,6 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
 @token_command.command(
     "create",
     epilog=examples(
-        "bicycle token create ada --role operator",
         "bicycle token create bob --role operator --owner bob --owner team",
         "bicycle token create prometheus --role viewer --expires 365d",
         "bicycle token create admin --role admin --from-file /run/secrets/bicycle-admin",

@@ -150,7 +150,7 @@ def test_windows_that_wait_for_late_records_are_kept_key_by_key():
 @pytest.mark.parametrize(
     ("blocker", "reason", "settings"),
     [
-        ("by", "does more than select", {"key": lambda reading: reading.sensor.split()}),
+        ("by", "does more than select", {"key": lambda reading: reading.code ** 2}),
         ("by", "fields that its records do not have", {"key": lambda reading: reading["sensor"]}),
         ("by", "'share' is not declared as int or str", {"key": attrgetter("share")}),
         ("times", "does more than select", {"time": lambda reading: reading.at ** 2}),
@@ -162,8 +162,8 @@ def test_windows_that_wait_for_late_records_are_kept_key_by_key():
         ("w-combine", "through an exchange", {
             "between": lambda readings: readings.rebalance(),
         }),
-        ("m", "flatmap processes single records", {
-            "between": lambda readings: readings.flat_map(lambda reading: [reading]).uid("m"),
+        ("m", "does more than select", {
+            "between": lambda readings: readings.flat_map(lambda reading: iter([reading])).uid("m"),
         }),
         ("m", "does more than select", {
             "between": lambda readings: readings.filter(bool).uid("m"),

@@ -70,7 +70,7 @@ def test_there_may_be_no_status_but_a_damaged_one_is_an_error(tmp_path):
 
 def test_states_that_end_a_run():
     assert {state.value for state in JobState if state.is_final} == {
-        *("FINISHED", "STOPPED", "PAUSED", "FAILED", "CANCELED")
+        *("FINISHED", "STOPPED", "SUSPENDED", "PAUSED", "FAILED", "CANCELED")
     }
 
 
