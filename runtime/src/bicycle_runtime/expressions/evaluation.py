@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 from bicycle_runtime.expressions.array_rules import compute_in_arrays
@@ -28,6 +28,7 @@ from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 from bicycle_sdk.value_functions import ROWS
 
+_Result = TypeVar("_Result")
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
 _COLLECTIONS = frozenset({tuple, frozenset, list, set})
@@ -329,14 +330,21 @@ def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return one of two values per record, each computed only for its records."""
+    return choose(arguments, columns, evaluate, merge_vectors)
+
+
+def choose(
+    arguments: tuple[Any, ...], columns: Columns, compute: Callable[[Any, Columns], _Result],
+    merge: Callable[[Mask, _Result, _Result], _Result],
+) -> _Result:  # fmt: skip
+    """Return one of two results per record, each computed only for its records."""
     condition, first, second = arguments
     mask, ones, others = noted(columns).split(condition)
     if mask.count == columns.count:
-        return evaluate(first, ones)
+        return compute(first, ones)
     if not mask.count:
-        return evaluate(second, others)
-    return merge_vectors(mask, evaluate(first, ones), evaluate(second, others))
+        return compute(second, others)
+    return merge(mask, compute(first, ones), compute(second, others))
 
 
 def merge_vectors(mask: Mask, first: Vector, second: Vector) -> Vector:

@@ -9,6 +9,7 @@ from bicycle_runtime.expressions.evaluation import (
     SKIPPED,
     SKIPPED_TYPE,
     Columns,
+    choose,
     evaluate,
     merge_vectors,
     noted,
@@ -31,7 +32,7 @@ def mapped(expression: Expression, frame: Columns) -> Frame:
     arguments = expression.arguments
     match expression.operation:
         case "if":
-            return _choose_records(arguments, frame)
+            return choose(arguments, frame, mapped, _interleave)
         case "itself" if isinstance(frame.frame, Frame):
             return frame.frame
         case "updated":
@@ -130,17 +131,6 @@ def _update_one_by_one(frame: Frame, columns: Mapping[str, Vector]) -> Frame:
         for record, row in zip(frame.records, rows, strict=True)
     ]
     return Frame.of_dicts(made)
-
-
-def _choose_records(arguments: tuple[Any, ...], frame: Columns) -> Frame:
-    """Return the records of two maps, each of its part of the records."""
-    condition, first, second = arguments
-    mask, ones, others = noted(frame).split(condition)
-    if mask.count == frame.count:
-        return mapped(first, ones)
-    if not mask.count:
-        return mapped(second, others)
-    return _interleave(mask, mapped(first, ones), mapped(second, others))
 
 
 def _interleave(mask: Mask, first: Frame, second: Frame) -> Frame:
