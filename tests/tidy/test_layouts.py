@@ -1,8 +1,8 @@
-"""What is stored is declared in one room without behavior, and a change there shows as one.
+"""Stored formats are declared in one room without behavior, and each change of them is visible.
 
 ``tests/golden/layouts.txt`` lists every name, version and field of ``bicycle_runtime.layouts``. It
 is written by ``python -m tests.tidy.test_layouts``, and only together with a fragment
-``changelog.d/<name>.format.md`` that says what happens to what is stored already.
+``changelog.d/<name>.format.md`` that states the effect on existing files.
 """
 
 import ast

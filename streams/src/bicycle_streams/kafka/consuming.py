@@ -75,7 +75,7 @@ class KafkaConsumer(ThreadConsumer):
         own = {
             "group.id": self.subscription.position_name if self._keeps else name,
             "session.timeout.ms": self._cluster.options.session_timeout_ms,
-            "auto.offset.reset": "earliest",  # Where what comes next is not kept any more.
+            "auto.offset.reset": "earliest",  # If the next message was deleted.
             "enable.partition.eof": not self.subscription.is_live,
         }
         return self._cluster.open_client(Client, READS_MANY | own)

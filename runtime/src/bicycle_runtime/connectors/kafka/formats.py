@@ -187,14 +187,14 @@ class MessageDecoder:
                 if found is not None:
                     rows = found.decode(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
                     made = partial(self.values.decode_all, raws)
-                    names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
+                    names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # No value is None.
                     return Frame.of_rows(FieldRows(
                         objects=rows, make=made, getter=found.getter, names=names,
                         are_written=True, kinds=found.kinds(rows),
                     ))  # fmt: skip
         schema = self.values.schema
         if isinstance(schema, BatchCodec) and None not in raws:
-            decoded = schema.decode_batch(raws)  # type: ignore[arg-type]  # there is none.
+            decoded = schema.decode_batch(raws)  # type: ignore[arg-type]  # No value is None.
             if len(decoded) == len(raws):
                 return decoded
         values = self.values.decode_all(raws)
