@@ -59,7 +59,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "state-peers": _FILES,
     "stream-relay": (_TOOLKIT,),
     "streams": (_TOOLKIT,),
-    "subscribers": (f"{_RUNTIME}/subscriber_server", _TOOLKIT),
+    "subscribers": (_TOOLKIT,),
     "time-order": _OPERATORS,
     "upgrade": (_RUNTIME, _SDK),
     "w1-json": _FILES,
