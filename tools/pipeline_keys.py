@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.pipelines.model import Edge, Ops, Pipeline, Settings, Test
+from bicycle_runtime.endpoints.job_settings import Settings
+from bicycle_runtime.endpoints.sinks import SINKS
+from bicycle_runtime.endpoints.sources import SOURCES, SourceKeys
+from bicycle_runtime.pipelines.model import Edge, Ops, Pipeline, Test
 from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, Aggregate, Time, WindowSize
-from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES, SourceKeys
 from bicycle_runtime.pipelines.values import ErrorRule
 
 __all__ = ["pipelines_reference"]

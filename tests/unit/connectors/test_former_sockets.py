@@ -10,10 +10,10 @@ from bicycle_runtime.connectors.registry import create_source, default_registry
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import ConnectorSpec, Guarantee
 from bicycle_runtime.endpoints.catalog import find_connector
+from bicycle_runtime.endpoints.sinks import SINKS
+from bicycle_runtime.endpoints.sources import SOURCES
 from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
 from bicycle_runtime.layouts.manifest import OperatorIds
-from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.testing.connectors.running import (
     SinkRun,
     SourceRun,

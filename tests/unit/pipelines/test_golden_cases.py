@@ -13,8 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from bicycle_runtime.connectors.kafka.reader import partition_of
+from bicycle_runtime.endpoints.field_functions import PayloadSchema
 from bicycle_runtime.endpoints.values import duration_ms
-from bicycle_runtime.pipelines.record_functions import PayloadSchema, TimeOf
+from bicycle_runtime.pipelines.record_functions import TimeOf
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, MapStateDescriptor

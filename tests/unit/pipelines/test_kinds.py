@@ -7,9 +7,9 @@ import pytest
 
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.endpoints.catalog import find_connector
+from bicycle_runtime.endpoints.sinks import SINKS
+from bicycle_runtime.endpoints.sources import SOURCES
 from bicycle_runtime.pipelines.json_schema import pipeline_schema
-from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_sdk.options import describe
 from bicycle_sdk.secrets import Secret
 from tests.unit.pipelines.pipeline_runs import finish, graph, lines, run

@@ -19,6 +19,8 @@ Duration = Annotated[
 Text = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[int, Meta(ge=1)]
 Scalar = str | int | float | bool
+# The text of keys that have no effect here.
+NOTHING_NAMED = "Ignored, for compatibility"
 
 
 def _type_words(*words: str, ending: str = "") -> Any:

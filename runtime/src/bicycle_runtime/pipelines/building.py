@@ -64,7 +64,7 @@ from bicycle_sdk.aggregations import everything
 from bicycle_sdk.datastream import KeyedStream
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import error_policy, retry
-from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
+from bicycle_sdk.graph import ErrorAction, ErrorPolicy
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows import tumbling_windows
@@ -90,20 +90,7 @@ def build_pipeline(
     Raises:
         PIPELINE_INVALID: a function that it names is not there, or a call is not possible.
     """
-    settings = pipeline.settings
-    env.set_parallelism(settings.parallelism)
-    if settings.max_parallelism is not None:
-        env.set_max_parallelism(settings.max_parallelism)
-    env.set_checkpoint_interval(settings.checkpoint_interval_ms)
-    env.set_runtime_mode(settings.mode)
-    attempts, delay_ms = settings.max_restarts, settings.restart_delay_ms
-    env.set_restart_strategy(
-        RestartStrategy.fixed_delay(max_attempts=attempts, delay_ms=delay_ms)
-        if attempts
-        else RestartStrategy.none()
-    )
-    for key, value in settings.properties.items():
-        env.set_property(key, value)
+    pipeline.settings.apply_to(env)
     _Building(env, pipeline, partial(found_function, of_plugins=of_plugins)).build()
 
 

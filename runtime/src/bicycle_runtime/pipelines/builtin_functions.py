@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
+from bicycle_runtime.endpoints.field_functions import expression_of, field_of, text_of
 from bicycle_runtime.expressions.evaluation import HasExpression
-from bicycle_sdk.expressions import Expression, lit
+from bicycle_sdk.expressions import Expression
 
 __all__ = [
     "FILTERS",
@@ -19,32 +18,7 @@ __all__ = [
     "MAPS",
     "FilterWord",
     "Keep",
-    "expression_of",
-    "field_of",
-    "text_of",
 ]
-
-
-def text_of(record: Any) -> str:
-    """Return a record as text: texts as they are, anything else as JSON.
-
-    Example:
-        >>> text_of("ada"), text_of({"a": 1}), text_of(None)
-        ('ada', '{"a":1}', '')
-    """
-    if isinstance(record, str):
-        return record
-    return "" if record is None else msgspec.json.encode(record).decode()
-
-
-def field_of(record: Any, name: str) -> Any:
-    """Return a field of a record, or None."""
-    return record.get(name) if isinstance(record, dict) else None
-
-
-def expression_of(name: str) -> Expression:
-    """Return ``field_of`` over columns."""
-    return Expression("field_or", name, lit(None))
 
 
 def uppercase(record: Any) -> str:

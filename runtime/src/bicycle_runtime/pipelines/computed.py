@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bicycle_runtime.endpoints.field_functions import expression_of
 from bicycle_runtime.expressions.evaluation import Columns, HasExpression, evaluate
 from bicycle_runtime.expressions.types import CompiledExpressions
 from bicycle_runtime.frames.vectors import ArrowVector, Refused, Vector
-from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 
 __all__ = ["ComputedFields", "Where", "without_fields"]

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from bicycle_runtime.pipelines.builtin_functions import field_of, text_of
+from bicycle_runtime.endpoints.field_functions import field_of, text_of
 from bicycle_runtime.pipelines.operator_keys import HttpCall
 from bicycle_sdk import AsyncIOFunction, Context
 from bicycle_sdk.secrets import Secret

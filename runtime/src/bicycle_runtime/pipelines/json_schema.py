@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.pipelines.ends import EndKeys
+from bicycle_runtime.endpoints.ends import EndKeys
+from bicycle_runtime.endpoints.sinks import SINKS
+from bicycle_runtime.endpoints.sources import SOURCES
 from bicycle_runtime.pipelines.model import Pipeline
 from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS
-from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES
 
 _REF = "#/$defs/{name}"
 

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from bicycle_runtime.endpoints.checking import Checks, check_address, check_secret, label_of, likely
+from bicycle_runtime.endpoints.ends import EndKeys
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.pipelines.aggregates import result_names
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
-from bicycle_runtime.pipelines.ends import EndKeys
 from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
     Filter,

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.endpoints.field_functions import expression_of, field_of
 from bicycle_runtime.expressions.evaluation import Columns, HasExpression, evaluate
 from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.vectors import Refused, Vector
-from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.pipelines.operator_keys import Enrich
 from bicycle_sdk.expressions import Expression, col

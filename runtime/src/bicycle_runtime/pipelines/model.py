@@ -6,46 +6,14 @@ in modules of their own. Values stay as they are written; ``duration_ms`` reads 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
+from bicycle_runtime.endpoints.job_settings import Settings
 from bicycle_runtime.endpoints.values import Text, describe
 from bicycle_runtime.pipelines.operator_keys import Aggregate, Time, WindowSize
-from bicycle_runtime.pipelines.values import AggregateWord, OnError, Parallelism, Partition
-
-
-class Settings(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Settings of the job."""
-
-    parallelism: Annotated[Parallelism, describe("Default number of subtasks of an operator.")] = 1
-    max_parallelism: Annotated[
-        Parallelism | None,
-        describe(
-            "Number of key groups, which cannot change after the first "
-            "epoch with state. Default: 128."
-        ),
-    ] = None
-    checkpoint_interval_ms: Annotated[
-        int, Meta(ge=1, le=86_400_000, description="Time between two bases of the state, in ms.")
-    ] = 60_000
-    max_restarts: Annotated[
-        int,
-        Meta(ge=0, description="Maximum number of restarts after failures; 0 disables restarts."),
-    ] = 3
-    restart_delay_ms: Annotated[int, Meta(ge=0, description="Delay before a restart, in ms.")] = (
-        5_000
-    )
-    mode: Annotated[
-        Literal["streaming", "batch"],
-        describe(
-            "streaming follows the input; batch reads it once, and event "
-            "time then moves to its end."
-        ),
-    ] = "streaming"
-    properties: Annotated[
-        dict[str, str], describe("Properties of the job, which functions read from their context.")
-    ] = field(default_factory=dict)
+from bicycle_runtime.pipelines.values import AggregateWord, OnError, Partition
 
 
 class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

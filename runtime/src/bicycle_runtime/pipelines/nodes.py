@@ -14,19 +14,20 @@ from typing import Annotated, Any
 import msgspec
 
 from bicycle_runtime.endpoints.checking import Checks, label_of
+from bicycle_runtime.endpoints.ends import EndKeys
+from bicycle_runtime.endpoints.job_settings import Parallelism, Settings
 from bicycle_runtime.endpoints.positions import KeyPath
+from bicycle_runtime.endpoints.sinks import SINKS
+from bicycle_runtime.endpoints.sources import SOURCES, TIME_FIELD_KEYS
 from bicycle_runtime.endpoints.values import describe
 from bicycle_runtime.pipelines.documents import Document, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
-from bicycle_runtime.pipelines.ends import EndKeys
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.key_rules import check_node, check_times
-from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
+from bicycle_runtime.pipelines.model import Ops, Pipeline, Test
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
-from bicycle_runtime.pipelines.sinks import SINKS
-from bicycle_runtime.pipelines.sources import SOURCES, TIME_FIELD_KEYS
-from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism
+from bicycle_runtime.pipelines.values import ErrorRule, OnError
 from bicycle_sdk.errors import BicycleError
 
 _GROUP_KEYS = ("group_id", "group.id", "group")

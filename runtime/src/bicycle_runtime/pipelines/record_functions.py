@@ -5,21 +5,26 @@ They are imported by workers. A record without a field has the value None there.
 
 from __future__ import annotations
 
-import base64
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from types import NoneType
-from typing import Any, ClassVar, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from bicycle_runtime.endpoints.field_functions import (
+    FieldText,  # noqa: F401 - Stored jobs name it here.
+    OfField,
+    PayloadSchema,  # noqa: F401 - As above.
+    expression_of,
+    field_of,
+    text_of,
+)
 from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import exact_decimal
-from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
 from bicycle_runtime.pipelines.equal_values import equal_json, equal_text
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
@@ -50,30 +55,7 @@ _KINDS: Mapping[str, frozenset[type]] = {
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
-class _OfField(HasExpression):
-    """A function of one field."""
-
-    __slots__ = ("field",)
-
-    def __init__(self, field: str) -> None:
-        self.field = field
-
-    def expression(self) -> Expression:
-        """Return the expression over columns, which keeps values of some types."""
-        return Expression("converted", self.as_they_are, self.of, expression_of(self.field))
-
-    def __call__(self, record: Any) -> Any:
-        return self.of(field_of(record, self.field))
-
-    as_they_are: ClassVar[frozenset[type]] = frozenset()
-
-    @staticmethod
-    @abstractmethod
-    def of(value: Any) -> Any:
-        """Return the result for the value of the field."""
-
-
-class FieldValue(_OfField):
+class FieldValue(OfField):
     """The value of a field."""
 
     __slots__ = ()
@@ -86,7 +68,7 @@ class FieldValue(_OfField):
         return value
 
 
-class NumberOf(_OfField):
+class NumberOf(OfField):
     """The number in a field, None for null; texts are parsed, other values count as 0."""
 
     __slots__ = ()
@@ -118,7 +100,7 @@ class FloatOf(NumberOf):
         return float(found) if isinstance(found, Decimal) else found
 
 
-class EqualText(_OfField):
+class EqualText(OfField):
     """A text of a field that is equal for equal values, or None."""
 
     __slots__ = ()
@@ -126,17 +108,7 @@ class EqualText(_OfField):
     of = staticmethod(equal_text)
 
 
-class FieldText(_OfField):
-    """A field as text, or None."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def of(value: Any) -> str | None:
-        return None if value is None else text_of(value)
-
-
-class TimeOf(_OfField):
+class TimeOf(OfField):
     """The event time in a field: ms since 1970, or RFC 3339 with a zone."""
 
     __slots__ = ()
@@ -443,29 +415,6 @@ class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):
             return []
         state.update(True)
         return [value]
-
-
-class PayloadSchema:
-    """A Kafka message as a record: a JSON object, else its text, else base64."""
-
-    __slots__ = ()
-
-    def decode(self, data: bytes) -> dict[str, Any]:
-        r"""Return the record.
-
-        Example:
-            >>> [PayloadSchema().decode(data) for data in (b'{"a": 1}', b"hi", b"\xff")]
-            [{'a': 1}, {'bytes': 'hi'}, {'bytes_b64': '/w=='}]
-        """
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            return {"bytes_b64": base64.b64encode(data).decode()}
-        try:
-            found = msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            found = None
-        return found if isinstance(found, dict) else {"bytes": text}
 
 
 class WithMessage(AsyncFunction[Any, Any]):

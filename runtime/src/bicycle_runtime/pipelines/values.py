@@ -13,10 +13,7 @@ Distance = Annotated[
     str | int | float,
     Meta(description="a time such as 10s or -10s", extra={"kind": "duration", "is_signed": True}),
 ]
-Parallelism = Annotated[int, Meta(ge=1, le=32_768)]
 Partition = Literal["forward", "rebalance", "hash", "broadcast", "shuffle", "global"]
-# The text of keys that have no effect here.
-NOTHING_NAMED = "Ignored, for compatibility"
 AggregateWord = Literal["count", "sum", "avg", "min", "max", "distinct"]
 
 

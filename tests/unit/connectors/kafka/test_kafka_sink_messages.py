@@ -25,10 +25,10 @@ from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, stag
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
+from bicycle_runtime.endpoints.field_functions import FieldText
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Vector
-from bicycle_runtime.pipelines.record_functions import FieldText
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.raising import raises

@@ -13,11 +13,10 @@ from msgspec import Meta, field
 
 from bicycle_runtime.endpoints.catalog import Direction
 from bicycle_runtime.endpoints.checking import Checks, check_secret
+from bicycle_runtime.endpoints.ends import EndKeys, Kinds
+from bicycle_runtime.endpoints.field_functions import FieldText
 from bicycle_runtime.endpoints.positions import KeyPath
-from bicycle_runtime.endpoints.values import ColumnWord, describe
-from bicycle_runtime.pipelines.ends import EndKeys, Kinds
-from bicycle_runtime.pipelines.record_functions import FieldText
-from bicycle_runtime.pipelines.values import NOTHING_NAMED
+from bicycle_runtime.endpoints.values import NOTHING_NAMED, ColumnWord, describe
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.secrets import Secret
 

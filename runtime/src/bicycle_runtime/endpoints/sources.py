@@ -10,11 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from bicycle_runtime.endpoints.catalog import Direction
 from bicycle_runtime.endpoints.checking import Checks
+from bicycle_runtime.endpoints.ends import EndKeys, Kinds
+from bicycle_runtime.endpoints.field_functions import PayloadSchema
 from bicycle_runtime.endpoints.positions import KeyPath
-from bicycle_runtime.endpoints.values import FieldType, describe
-from bicycle_runtime.pipelines.ends import EndKeys, Kinds
-from bicycle_runtime.pipelines.record_functions import PayloadSchema
-from bicycle_runtime.pipelines.values import NOTHING_NAMED
+from bicycle_runtime.endpoints.values import NOTHING_NAMED, FieldType, describe
 from bicycle_sdk.connector_options import SourceOptions
 from bicycle_sdk.connectors import collection_source
 from bicycle_sdk.descriptors import SourceDescriptor
