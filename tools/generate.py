@@ -431,7 +431,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 def _option_row(info: OptionInfo) -> str:
     default = "required" if info.is_required else f"`{_plain(info.default)}`"
-    return f"| `{info.name.rstrip('_')}` | {_cell(info.expected)} | {default} | {_cell(info.doc)} |"
+    also = ", ".join(f"`{alias}`" for alias in info.aliases)
+    about = _cell(info.doc + (f" Also named {also}." if also else ""))
+    return f"| `{info.name.rstrip('_')}` | {_cell(info.expected)} | {default} | {about} |"
 
 
 def _plain(value: Any) -> str:

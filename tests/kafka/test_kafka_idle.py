@@ -92,7 +92,7 @@ def test_what_the_listener_cannot_hear_is_found_by_asking(
     kafka_broker, kafka_admin, topic, sleeping
 ):
     name = topic()
-    run, _ = sleeping(kafka_broker, name, discovery_ms=100)
+    run, _ = sleeping(kafka_broker, name, discovery_interval_ms=100)
     [future] = kafka_admin.create_partitions([NewPartitions(name, 2)]).values()
     future.result()
 

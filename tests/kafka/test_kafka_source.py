@@ -140,7 +140,7 @@ def test_new_partitions_are_found_and_read_from_their_first_message(
     kafka_broker, kafka_admin, topic, reading
 ):
     name = topic()
-    run = reading(topics=[name], starting_offsets="latest", discovery_ms=1_000)
+    run = reading(topics=[name], starting_offsets="latest", discovery_interval_ms=1_000)
     run.drain()
     kafka_admin.create_partitions([NewPartitions(name, 2)])[name].result()
     eventually(lambda: len(kafka_admin.list_topics(name, 5).topics[name].partitions) == 2)
@@ -163,7 +163,7 @@ def test_a_pattern_finds_topics_also_those_made_later(kafka_broker, kafka_admin,
         create_topic(kafka_admin, f"{name}-{suffix}")
     feed(kafka_broker, f"{name}-a", ["one"])
     feed(kafka_broker, f"{name}-b", ["two"])
-    run = reading(topic_pattern=f"{name}-[a-z]", discovery_ms=1_000)
+    run = reading(topic_pattern=f"{name}-[a-z]", discovery_interval_ms=1_000)
     assert sorted(values(run.drain(count=2))) == ["one", "two"]
 
     create_topic(kafka_admin, f"{name}-c")

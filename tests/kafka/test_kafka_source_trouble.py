@@ -318,7 +318,7 @@ def test_a_broker_that_ends_is_an_outage_that_ends_by_itself(
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
     feed(broker, "t", numbers(20))
-    run = begun(reading(broker=broker, topics=["t"], discovery_ms=100))
+    run = begun(reading(broker=broker, topics=["t"], discovery_interval_ms=100))
 
     with caplog.at_level(logging.INFO):
         getattr(broker, end)()

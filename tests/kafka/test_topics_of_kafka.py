@@ -94,7 +94,7 @@ def test_what_cannot_be_done_is_told(uri, key):
     assert refused("alter", place, "--shards", "1")[1] == "BIC-2666"
     assert refused("alter", place, "--config", "colour=red")[1] == "BIC-2667"
     assert refused("create", f"{place}-new", "--config", "retention.ms=long")[1] == "BIC-2667"
-    assert refused("create", f"{place}-new", "--set", "replication=9")[1] == "BIC-2667"
+    assert refused("create", f"{place}-new", "--set", "replication_factor=9")[1] == "BIC-2667"
     code, error, facts = refused("describe", f"{place}-new")
     assert (code, error) == (4, "BIC-2664")
     assert key in facts["known_text"]

@@ -47,7 +47,7 @@ class ClusterCase(StreamCase):
 
     @property
     def options(self):
-        return {"block_ms": 20, "shard_scan_interval_ms": 50}
+        return {"block_ms": 20, "discovery_interval_ms": 50}
 
 
 class TestCluster(StreamSuite):

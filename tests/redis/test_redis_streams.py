@@ -218,7 +218,7 @@ def test_shards_are_streams_of_their_own_and_new_ones_are_found(server):
         later = {(await consumer.next()).shard_id for _ in range(4)}
         return (foreign.stream_key, foreign.shard_id, foreign.as_str()), first, later
 
-    found = run(server, scenario, shard_scan_interval_ms=10)
+    found = run(server, scenario, discovery_interval_ms=10)
 
     assert found == (("foreign", 0, "zero"), {0}, {0, 1})
     with server.client as client:
@@ -293,7 +293,7 @@ def test_no_group_is_made_of_a_stream_that_is_missing_where_that_is_said(server)
             await streamer.create_consumer("SEA_STREAMER_WILDCARD")
         return caught.value.code
 
-    assert run(server, scenario, make_stream=False) == "BIC-2670"
+    assert run(server, scenario, create_stream=False) == "BIC-2670"
 
 
 def test_a_server_that_stays_away_is_told(server):

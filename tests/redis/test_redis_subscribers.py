@@ -17,7 +17,7 @@ from tests.unit.streams.subscriber_server.subscribed import (
 )
 from tests.unit.streams.subscriber_server.test_webhooks import SECRET
 
-QUICK = ("--set", "block_ms=50", "--set", "shard_scan_interval_ms=50")
+QUICK = ("--set", "block_ms=50", "--set", "discovery_interval_ms=50")
 
 
 def by_shard(frames):

@@ -16,6 +16,7 @@ __all__ = [
     "RedisServer",
     "Rewinding",
     "TimedOutput",
+    "TransactionTimeout",
     "TransactionWait",
 ]
 
@@ -117,6 +118,20 @@ class TransactionWait:
             "Maximum wait of a read to the end for a transaction that is open there. "
             "A bounded source then ends, and the log reports the unread messages."
         ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionTimeout:
+    """The time limit of a transaction of Kafka."""
+
+    __slots__ = ()  # Options classes with slots have room for this, too.
+
+    transaction_timeout_ms: int = option(
+        60_000,
+        low=1_000,
+        high=86_400_000,
+        doc="Time after which the brokers abort an open transaction.",
     )
 
 

@@ -359,13 +359,13 @@ def _parse(cls: type[Any], info: OptionInfo, value: object) -> Any:
     try:
         return parse(info, value)
     except OptionValueError as error:  # It names the cause, and shows no secret.
-        raise _refusal(cls, info, value) from error
+        raise _refusal(cls, info, value, error.problem) from error
     except ValueError:
         raise _refusal(cls, info, value) from None
 
 
-def _refusal(cls: type[Any], info: OptionInfo, value: object) -> OptionError:
+def _refusal(cls: type[Any], info: OptionInfo, value: object, problem: str = "") -> OptionError:
     plain = value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
     if info.hides_values:
-        plain = "a value that is not shown"
+        plain = "a value that is not shown" + (f": {problem}" if problem else "")
     return OptionError(group=cls.__name__, name=info.name, found=plain, expected=info.expected)

@@ -258,7 +258,7 @@ class RedisSourceOptions(
         default=60_000,
         low=1_000,
         high=3_600_000,
-        doc="Time limit of a task for the first response of the server.",
+        doc="Time for which a task retries a lost connection.",
     )
 
 

@@ -37,9 +37,15 @@ class PeerOptions(Listening):
     broadcast: bool = option(
         False, doc="Whether a server forwards messages of a client to all other clients."
     )
-    pause_ms: int = option(100, low=1, high=60_000, doc="First delay before a reconnect.")
-    pause_max_ms: int = option(
-        30_000, low=1, high=3_600_000, doc="Maximum delay before a reconnect."
+    retry_delay_ms: int = option(
+        100, low=1, high=60_000, doc="First delay before a reconnect.", aliases=("pause_ms",)
+    )
+    retry_delay_max_ms: int = option(
+        30_000,
+        low=1,
+        high=3_600_000,
+        doc="Maximum delay before a reconnect.",
+        aliases=("pause_max_ms",),
     )
     retry_timeout_ms: int = option(
         600_000, low=0, high=86_400_000, doc="Time after which reconnecting fails."
@@ -140,7 +146,9 @@ class PeerStreamer(Streamer, Generic[Peer]):
             if self._is_closing:
                 return
             pauses = Backoff(
-                first_ms=options.pause_ms, longest_ms=options.pause_max_ms, source=self._random
+                first_ms=options.retry_delay_ms,
+                longest_ms=options.retry_delay_max_ms,
+                source=self._random,
             )
             deadline = loop.time() + options.retry_timeout_ms / 1_000
             while True:

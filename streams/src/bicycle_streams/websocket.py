@@ -221,4 +221,4 @@ class _FrameSender(LineSender):
             await self._streamer.wait_for_peer()
             if await self._streamer.send_frames(frames) or self._streamer.options.listen:
                 return
-            await asyncio.sleep(self._streamer.options.pause_ms / 1_000)
+            await asyncio.sleep(self._streamer.options.retry_delay_ms / 1_000)

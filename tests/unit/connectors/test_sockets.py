@@ -336,7 +336,7 @@ def test_a_job_that_must_end_waits_for_no_client(sink):
 
 
 def test_a_client_that_never_reads_is_disconnected_and_its_lines_are_counted(sink, caplog):
-    run = sink(client_timeout_ms=100)
+    run = sink(send_timeout_ms=100)
     lines = [f"{number:08d}" for number in range(2_000_000)]
     client = connect(run.sink)
     eventually(lambda: run.sink.client_count == 1)

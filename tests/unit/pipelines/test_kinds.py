@@ -67,9 +67,9 @@ def test_every_option_of_every_connector_is_a_key(direction, word):
         ),
         (
             'kind = "kafka"\nbrokers = "b:1"\ntopics = ["a", "b"]\ngroup_id = "g"\n'
-            'start = "latest"\nvalue_format = "string"\ndiscovery_ms = "1m"',
+            'start = "latest"\nvalue_format = "string"\ndiscovery_interval_ms = "1m"',
             {"brokers": "b:1", "topics": ["a", "b"], "group_id": "g", "value_format": "string",
-             "starting_offsets": "latest", "discovery_ms": 60_000},
+             "starting_offsets": "latest", "discovery_interval_ms": 60_000},
         ),
     ],
 )  # fmt: skip

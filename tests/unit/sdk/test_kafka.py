@@ -80,7 +80,7 @@ def test_a_source_says_all_that_was_set():
         "value_format": "string",
         "key_format": "json",
         "bounded": True,
-        "discovery_ms": 3_000,
+        "discovery_interval_ms": 3_000,
         "connect_timeout_ms": 4_000,
         "on_data_loss": "earliest",
         "properties": {"client.id": "bike", "fetch.min.bytes": "5", "check.crcs": "true"},

@@ -104,12 +104,13 @@ def test_a_uri_accepts_every_option_with_units_and_secrets(uri, properties):
 
 
 def test_a_uri_of_kafka_accepts_every_option():
-    uri = "kafka://a:1/t?discovery_ms=1m&on_data_loss=latest&group_id=g&key_format=json"
+    uri = "kafka://a:1/t?discovery_interval_ms=1m&on_data_loss=latest&group_id=g&key_format=json"
     client = 'kafka://a:1/t?properties={"client.id":"me","sasl.password":"env:PW"}'
     sink = sink_from_uri('kafka://a:1/t?create_topic={"partitions":3}&on_rewind=publish_again')
 
     assert source_from_uri(uri).properties.items() >= {
-        "discovery_ms": 60_000, "on_data_loss": "latest", "group_id": "g", "key_format": "json",
+        "discovery_interval_ms": 60_000, "on_data_loss": "latest", "group_id": "g",
+        "key_format": "json",
     }.items()  # fmt: skip
     assert source_from_uri(client).properties["properties"] == {
         "client.id": "me", "sasl.password": {"secret": {"env": "PW"}},
@@ -124,7 +125,11 @@ def test_a_uri_of_kafka_accepts_every_option():
         ("redis://h/a?pasword=env:PW", "unknown option 'pasword'", "did you mean 'password'?"),
         ("redis://h/a?password=hunter2", "option 'password' is not a valid", "reference to a"),
         ("redis://h/a?db=70000", "option 'db' is '70000'", "from 0 to 65,535"),
-        ("kafka://a:1/t?discovery_ms=1w", "option 'discovery_ms' is '1w'", "'30s'"),
+        (
+            "kafka://a:1/t?discovery_interval_ms=1w",
+            "option 'discovery_interval_ms' is '1w'",
+            "'30s'",
+        ),
         ("kafka://a:1/t?topic_pattern=t.*", "both are set", "set either topics or topic_pattern"),
         ('kafka://a:1/t?properties={"sasl.password":"hunter2"}', "option 'properties'", "map of"),
         (

@@ -7,12 +7,15 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.errors import OptionError
+from bicycle_sdk.options import from_mapping
+from bicycle_sdk.secrets import Secret
 from bicycle_streams import StreamConnectError, connect
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka import clients
 from bicycle_streams.kafka.clients import ClientSettings
 from bicycle_streams.kafka.cluster import Cluster
-from bicycle_streams.kafka.options import KafkaOptions
+from bicycle_streams.kafka.options import ClientProperties, KafkaOptions
 from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
 
 NOBODY = "kafka://127.0.0.1:1"
@@ -31,7 +34,10 @@ def opened(**options):
 
 @pytest.mark.parametrize(
     "given",
-    [{"password": "hunter22"}, {"client_settings": "ssl.key.password=hunter22,sasl.password=x"}],
+    [
+        {"password": "hunter22"},
+        {"properties": ClientProperties({"ssl.key.password": "hunter22", "sasl.password": "x"})},
+    ],
 )
 def test_the_text_of_an_error_shows_no_secret(given):
     cluster = Cluster(StreamerUri.parse(NOBODY), KafkaOptions(**LOGIN, **given))
@@ -42,11 +48,40 @@ def test_the_text_of_an_error_shows_no_secret(given):
 
 
 def test_a_part_of_a_secret_with_a_comma_is_not_shown():
-    error = opened(**LOGIN, client_settings="sasl.password=hunter,22secret")
+    with pytest.raises(OptionError, match="item 2 has no '='") as caught:
+        connect(NOBODY, {**LOGIN, "properties": "sasl.password=hunter,22secret"})
+
+    assert "22secret" not in f"{caught.value.to_json()}"
+
+
+def test_properties_of_a_client_have_one_notation_in_programs_and_jobs(monkeypatch):
+    monkeypatch.setenv("PASSWORD_OF_ADA", "hunter22")
+    given = {"linger.ms": 7, "sasl.password": Secret.env("PASSWORD_OF_ADA"), "check.crcs": False}
+    text = "linger.ms=7, check.crcs=false, sasl.password=env:PASSWORD_OF_ADA"
+
+    for words in ({"properties": given}, {"properties": text}, {"client_settings": text}):
+        cluster = Cluster(StreamerUri.parse(NOBODY), from_mapping(KafkaOptions, {**LOGIN, **words}))
+        names = ("linger.ms", "check.crcs", "sasl.password")
+        found = {name: cluster.config_value(name, {}) for name in names}
+        assert found == {"linger.ms": "7", "check.crcs": "false", "sasl.password": "hunter22"}
+        assert cluster.redacted("login with hunter22 failed") == "login with *** failed"
+
+
+def test_files_for_tls_are_properties_of_the_client():
+    files = {"ca_file": "a.pem", "cert_file": "b.pem", "key_file": "c.pem"}
+    cluster = Cluster(StreamerUri.parse(NOBODY), KafkaOptions(security_protocol="SSL", **files))
+    names = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+
+    assert [cluster.config_value(name, {}) for name in names] == ["a.pem", "b.pem", "c.pem"]
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file", "password"])
+def test_an_option_that_the_protocol_ignores_is_refused(name):
+    error = opened(**{name: "hunter22"})
 
     assert error.code == "BIC-2683"
-    assert "item 2 of client_settings" in error.summary
-    assert "22secret" not in f"{error.to_json()}"
+    assert "PLAINTEXT does not use it" in error.summary
+    assert "hunter22" not in f"{error.to_json()}"
 
 
 def test_a_setting_that_only_a_consumer_refuses_is_reported_with_its_name():

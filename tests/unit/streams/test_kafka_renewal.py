@@ -18,8 +18,7 @@ def broker():
 async def sent_while_deaf(broker: Broker, **options: object):
     """Make the client of a producer deaf, send through it, and return the receipt."""
     uri = f"kafka://127.0.0.1:{broker.port}"
-    settings = ",".join(f"{name}={value}" for name, value in SETTINGS.items())
-    words = {"client_settings": settings, **options}
+    words = {"properties": SETTINGS, **options}
     async with asyncio.timeout(60), connect(uri, words) as streamer:
         producer = await streamer.create_producer(TOPIC)
         await producer.send("before")

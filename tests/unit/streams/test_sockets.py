@@ -21,7 +21,7 @@ from tests.unit.streams.broadcasting import BroadcastCase
 
 pytest_plugins = ["bicycle_streams.testing.plugin"]
 
-QUICK = {"pause_ms": 1, "pause_max_ms": 20}
+QUICK = {"retry_delay_ms": 1, "retry_delay_max_ms": 20}
 
 
 class SocketCase(BroadcastCase):

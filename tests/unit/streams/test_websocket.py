@@ -21,7 +21,7 @@ from tests.unit.streams.broadcasting import BroadcastCase
 
 pytest_plugins = ["bicycle_streams.testing.plugin"]
 
-QUICK = {"pause_ms": 1, "pause_max_ms": 20}
+QUICK = {"retry_delay_ms": 1, "retry_delay_max_ms": 20}
 
 
 class WebSocketCase(BroadcastCase, LosesConnections):
@@ -118,7 +118,7 @@ def test_pauses_grow_and_differ_and_end():
         pauses = []
         async with serve(lambda peer: peer.wait_closed(), "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            words = {"pause_ms": 1, "pause_max_ms": 8, "retry_timeout_ms": 1_500}
+            words = {"retry_delay_ms": 1, "retry_delay_max_ms": 8, "retry_timeout_ms": 1_500}
             async with connect(f"ws://127.0.0.1:{port}", words) as streamer:
                 uniform = streamer._random.uniform
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from bicycle_sdk.client_options import Publication, Rewinding, TransactionWait
+from bicycle_sdk.client_options import (
+    Publication,
+    Rewinding,
+    TransactionTimeout,
+    TransactionWait,
+)
 from bicycle_sdk.connector_options import Conflict, SinkOptions, SourceOptions
 from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
@@ -96,11 +101,12 @@ class KafkaSourceOptions(
         default=False,
         doc="Read up to the offsets at the time of the first start, then end.",
     )
-    discovery_ms: int = option(
+    discovery_interval_ms: int = option(
         10_000,
         low=100,
         high=86_400_000,
         doc="Interval of the search for new partitions and topics.",
+        aliases=("discovery_ms",),
     )
     on_data_loss: LossPolicy = option(
         "fail",
@@ -149,7 +155,13 @@ class KafkaSourceOptions(
 
 
 class KafkaSinkOptions(
-    Publication, Rewinding, KafkaCluster, SinkOptions, connector="kafka", schemes=("kafka",)
+    TransactionTimeout,
+    Publication,
+    Rewinding,
+    KafkaCluster,
+    SinkOptions,
+    connector="kafka",
+    schemes=("kafka",),
 ):
     """The options of a Kafka sink: target, format, and guarantee."""
 
@@ -182,12 +194,6 @@ class KafkaSinkOptions(
     )
     marker_topic: str | None = option(
         None, doc="Topic for the epoch markers. Default: <prefix>-marker."
-    )
-    transaction_timeout_ms: int = option(
-        60_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Time after which the brokers abort an open transaction.",
     )
     recovery_budget_ms: int = option(
         30_000,

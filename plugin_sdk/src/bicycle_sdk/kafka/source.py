@@ -105,7 +105,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
 
     def discovery_interval(self, interval: timedelta) -> Self:
         """Set how often new partitions and topics are looked for; every 10 s otherwise."""
-        return self._set_duration("discovery_ms", interval, call="discovery_interval")
+        return self._set_duration("discovery_interval_ms", interval, call="discovery_interval")
 
     def on_data_loss(self, action: Literal["fail", "earliest", "latest"]) -> Self:
         """Set the action if messages are removed before they are read, default ``fail``."""

@@ -32,48 +32,71 @@ def is_secret_property(name: str) -> bool:
 class KafkaProperties(dict[str, str | Secret]):
     """Properties of the Kafka client by name: texts, and references to secrets.
 
+    ``has_plain_secrets`` is True in a class whose values are not stored: they may be secrets.
+
     Example:
         >>> KafkaProperties.from_option({"linger.ms": 5, "check.crcs": True}, is_text=False)
         {'linger.ms': '5', 'check.crcs': 'true'}
+        >>> KafkaProperties.from_option("linger.ms=5, client.id=shop", is_text=True)
+        {'linger.ms': '5', 'client.id': 'shop'}
     """
 
     option_type: ClassVar[str] = "map of names to values"
     option_form: ClassVar[Any] = dict[str, str | int | float | bool]
+    has_plain_secrets: ClassVar[bool] = False
 
     @classmethod
     def from_option(cls, value: object, *, is_text: bool) -> KafkaProperties:
         """Return the properties in a value; a secret in a text is ``env:NAME``.
 
+        Args:
+            value: Names and values, from outside Python also as ``name=value,name=value``.
+            is_text: Whether the value comes from outside Python.
+
         Raises:
             OptionValueError: a value has another type, or is a secret as plain text.
         """
+        if is_text and isinstance(value, str):
+            items = enumerate(value.split(","), start=1)
+            value = dict(_pair(number, text) for number, text in items if text.strip())
         if not isinstance(value, Mapping):
             problem = f"properties must be an object, got {type(value).__name__}"
             raise OptionValueError(problem, "use an object of names and values")
-        return cls({name: _property(name, v, is_text=is_text) for name, v in value.items()})
+        return cls({name: cls._property(name, v, is_text=is_text) for name, v in value.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return the properties as a graph stores them."""
         return {n: v.to_json() if isinstance(v, Secret) else v for n, v in self.items()}
 
-
-def _property(name: str, value: object, *, is_text: bool) -> str | Secret:
-    if isinstance(value, Secret | Mapping):
+    @classmethod
+    def _property(cls, name: str, value: object, *, is_text: bool) -> str | Secret:
+        if isinstance(value, Secret | Mapping):
+            try:
+                return Secret.from_option(value, is_text=False)
+            except ValueError:
+                hint = 'use {"secret": {"env": NAME}} or {"secret": {"file": PATH}}'
+                problem = f"{name} is not a reference to a secret"
+                raise OptionValueError(problem, hint, name) from None
+        if not isinstance(value, str | int | float):
+            hint = 'use a text, a number, true or false, or {"secret": {"env": NAME}}'
+            raise OptionValueError(f"{name} has the type {type(value).__name__}", hint, name)
+        if not is_secret_property(name):
+            return str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            return Secret.from_option(value, is_text=False)
+            return Secret.parse(str(value) if is_text else "")
         except ValueError:
-            hint = 'use {"secret": {"env": NAME}} or {"secret": {"file": PATH}}'
-            raise OptionValueError(f"{name} is not a reference to a secret", hint, name) from None
-    if not isinstance(value, str | int | float):
-        hint = 'use a text, a number, true or false, or {"secret": {"env": NAME}}'
-        raise OptionValueError(f"{name} has the type {type(value).__name__}", hint, name)
-    if not is_secret_property(name):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    try:
-        return Secret.parse(str(value) if is_text else "")
-    except ValueError:
-        hint = "set its location: env:NAME or file:PATH" if is_text else _SECRET_HINT
-        raise OptionValueError(f"{name} is a secret", hint, name) from None
+            if cls.has_plain_secrets:
+                return str(value)
+            hint = "set its location: env:NAME or file:PATH" if is_text else _SECRET_HINT
+            raise OptionValueError(f"{name} is a secret", hint, name) from None
+
+
+def _pair(number: int, text: str) -> tuple[str, str]:
+    """Return a name and a value; an error has no part of the text, which may be a secret."""
+    name, equals, value = map(str.strip, text.partition("="))
+    if not (name and equals):
+        raise OptionValueError(f"item {number} has no '='", "write name=value,name=value")
+    return name, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

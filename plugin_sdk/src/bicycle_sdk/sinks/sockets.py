@@ -21,7 +21,7 @@ class SocketSinkOptions(
     """The options of the socket sink: address, and limits for slow readers."""
 
     port: int = listening_port(9998)
-    client_timeout_ms: int = option(
+    send_timeout_ms: int = option(
         default=30_000,
         low=100,
         high=3_600_000,
@@ -29,6 +29,7 @@ class SocketSinkOptions(
             "Time without a read after which a client "
             "is disconnected, and its lost records are counted."
         ),
+        aliases=("client_timeout_ms",),
     )
     client_buffer_bytes: int = option(
         default=1 << 20,

@@ -38,8 +38,12 @@ class PostgresSourceOptions(
     start_at: int = option(
         default=0, low=0, high=1 << 62, doc="Rows with smaller numbers in the column are skipped."
     )
-    poll_ms: int = option(
-        default=1_000, low=10, high=3_600_000, doc="Interval of the search for new rows."
+    poll_interval_ms: int = option(
+        default=1_000,
+        low=10,
+        high=3_600_000,
+        doc="Interval of the search for new rows.",
+        aliases=("poll_ms",),
     )
 
     def output_type(self) -> Any:

@@ -111,7 +111,7 @@ def create_command(
 ) -> None:
     """Create empty streams.
 
-    For Kafka, set the replication factor with --set replication=3.
+    For Kafka, set the replication factor with --set replication_factor=3.
     """
 
     async def create(admin: StreamAdmin) -> list[StreamInfo]:

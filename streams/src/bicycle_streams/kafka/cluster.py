@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bicycle_sdk.kafka.values import is_secret_property
+from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.errors import StreamConnectError
 from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings, texts
@@ -28,7 +29,6 @@ C = TypeVar("C")
 S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
-_CERTIFICATES = "ssl.certificate.location and ssl.key.location in client_settings"
 # What was just made, or assigned, is not known to all brokers at once.
 _NOT_YET = ABSENT | {KafkaError._STATE}
 
@@ -62,17 +62,10 @@ class Cluster:
             plain["sasl.mechanism"] = options.sasl_mechanism
             plain["sasl.username"] = options.username or ""
             secrets["sasl.password"] = options.password or ""
-        if options.ca_file is not None:
-            plain["ssl.ca.location"] = options.ca_file
-        items = (options.client_settings or "").split(",")
-        for number, text in enumerate(items, start=1):
-            name, equals, value = map(str.strip, text.partition("="))
-            if equals:
-                (secrets if is_secret_property(name) else plain)[name] = value
-            elif text:  # It may be a part of a secret that has a comma.
-                raise SETTINGS_UNREADABLE(
-                    address=self.address, reason=f"item {number} of client_settings has no '='"
-                )
+        plain |= {name: path for name, path in _certificates(options).items() if path is not None}
+        for name, value in (options.properties or {}).items():
+            text = value.reveal() if isinstance(value, Secret) else value
+            (secrets if is_secret_property(name) else plain)[name] = text
         return ClientSettings(plain=plain, values=secrets)
 
     def open_client(self, make: Callable[[dict[str, Any]], C], own: Mapping[str, object]) -> C:
@@ -99,9 +92,9 @@ class Cluster:
         """Refuse options that the protocol would ignore: no secrets in the clear."""
         options, protocol = self.options, self.options.security_protocol
         given = [options.username, options.password] if not protocol.startswith("SASL") else []
-        given += [options.ca_file] if not protocol.endswith("SSL") else []
+        given += [*_certificates(options).values()] if not protocol.endswith("SSL") else []
         if any(each is not None for each in given):
-            reason = f"username, password or ca_file are set, but {protocol} does not use them"
+            reason = f"a login or a file for TLS is set, but {protocol} does not use it"
             raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
 
     def open(self) -> None:
@@ -115,7 +108,7 @@ class Cluster:
             self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
             refused = self._settings.refused_handshake()
-            hint = refused and tls_hint(refused.str(), client=_CERTIFICATES)
+            hint = refused and tls_hint(refused.str())
             reason = self.redacted(refused or error) + (f": {hint}" if hint else "")
             raise StreamConnectError(address=self.address, reason=reason) from None
 
@@ -143,7 +136,7 @@ class Cluster:
             self._do(self._admin.create_partitions([NewPartitions(topic, wanted)]))
         else:
             count = max(wanted, self.options.partitions)
-            new = NewTopic(topic, count, replication_factor=self.options.replication)
+            new = NewTopic(topic, count, replication_factor=self.options.replication_factor)
             self._do(self._admin.create_topics([new]))
         if not self.wait_for_count(topic, lambda found: found >= wanted):
             raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
@@ -201,3 +194,12 @@ class Cluster:
         """Return how many partitions a topic has; 0 if it does not exist."""
         topics = self._admin.list_topics(timeout=self._timeout_s).topics
         return len(topics[topic].partitions) if topic in topics else 0
+
+
+def _certificates(options: KafkaOptions) -> dict[str, str | None]:
+    """Return the files for TLS by the properties of the client."""
+    return {
+        "ssl.ca.location": options.ca_file,
+        "ssl.certificate.location": options.cert_file,
+        "ssl.key.location": options.key_file,
+    }

@@ -36,12 +36,12 @@ SETTINGS_UNREADABLE = StreamConnectError.row(
     "BIC-2683",
     "client settings of Kafka for {address} are invalid: {reason}",
     cause=(
-        "The option client_settings has a wrong format or an unknown setting, or options "
-        "contradict security_protocol."
+        "The option properties has an unknown property or a wrong value, or options contradict "
+        "security_protocol."
     ),
     fix=(
-        "write client_settings as name=value, separated by commas; user and password require "
-        "security_protocol=SASL_SSL or SASL_PLAINTEXT, certificates require SSL or SASL_SSL"
+        "correct the property; user and password require security_protocol=SASL_SSL or "
+        "SASL_PLAINTEXT, certificates require SSL or SASL_SSL"
     ),
 )
 TRANSACTION_FAILED = StreamError.row(
@@ -82,6 +82,6 @@ TRANSACTION_LEFT_UNREAD = StreamError.row(
     ),
     fix=(
         "end the transaction (`kafka-transactions.sh find-hanging`), raise transaction_wait_ms, or "
-        "read messages of open transactions with client_settings=isolation.level=read_uncommitted"
+        "read messages of open transactions with properties=isolation.level=read_uncommitted"
     ),
 )

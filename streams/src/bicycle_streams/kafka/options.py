@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from bicycle_sdk.client_options import TransactionWait
+from bicycle_sdk.client_options import TransactionTimeout, TransactionWait
+from bicycle_sdk.kafka.values import KafkaProperties
 from bicycle_sdk.options import option
+from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["KafkaOptions"]
+__all__ = ["ClientProperties", "KafkaOptions"]
+
+
+class ClientProperties(KafkaProperties):
+    """Properties of the Kafka client of a program, which may contain secrets."""
+
+    has_plain_secrets: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions(TransactionWait, StreamerOptions):
+class KafkaOptions(TransactionTimeout, TransactionWait, TlsFiles, StreamerOptions):
     """The options of a Kafka cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
         "never", doc="Whether to create a missing topic, and to add missing partitions."
     )
     partitions: int = option(1, low=1, high=10_000, doc="Number of partitions of a new topic.")
-    replication: int = option(1, low=1, high=100, doc="Number of replicas of a new topic.")
+    replication_factor: int = option(
+        1, low=1, high=100, doc="Number of replicas of a new topic.", aliases=("replication",)
+    )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = option(
         "PLAINTEXT", doc="Security protocol of the connection."
     )
@@ -29,7 +39,6 @@ class KafkaOptions(TransactionWait, StreamerOptions):
     )
     username: str | None = option(None, doc="User name.")
     password: str | None = option(None, doc="Password of the user.")
-    ca_file: str | None = option(None, doc="File with the trusted CA certificates.")
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
         "none", doc="Compression of messages."
     )
@@ -43,15 +52,14 @@ class KafkaOptions(TransactionWait, StreamerOptions):
         None,
         doc="Name for transactions of a producer; it must be unique among concurrent producers.",
     )
-    transaction_timeout_ms: int = option(
-        60_000, low=1_000, high=900_000, doc="Time after which a transaction is aborted."
-    )
     session_timeout_ms: int = option(
         45_000,
         low=6_000,
         high=1_800_000,
         doc="Time after which a silent member of a group is removed.",
     )
-    client_settings: str | None = option(
-        None, doc="Further settings of the Kafka client, as name=value, separated by commas."
+    properties: ClientProperties | None = option(
+        None,
+        doc="Properties of the Kafka client (librdkafka) by name, or name=value,name=value.",
+        aliases=("client_settings",),
     )

@@ -126,8 +126,8 @@ class KafkaAdmin(StreamAdmin):
     def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
         if count := self._cluster.partition_count(key):
             raise STREAM_EXISTS(address=self.address, key=key, shard_count=count)
-        replication = self._cluster.options.replication
-        new = NewTopic(key, shard_count, replication_factor=replication, config=dict(settings))
+        factor = self._cluster.options.replication_factor
+        new = NewTopic(key, shard_count, replication_factor=factor, config=dict(settings))
         self._do("create", key, self._client.create_topics([new]))
         self._await_count(key, shard_count)
 

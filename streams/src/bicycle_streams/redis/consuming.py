@@ -91,7 +91,7 @@ class Group:
             StreamConnectError: the stream does not exist, and must not be created.
         """
         begin = "0" if start == "earliest" else "$"
-        make = ("MKSTREAM",) if self._options.make_stream else ()
+        make = ("MKSTREAM",) if self._options.create_stream else ()
         try:
             await self._connection.call("XGROUP", "CREATE", shard.name, self._name, begin, *make)
         except ResponseError as error:

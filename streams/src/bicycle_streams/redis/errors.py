@@ -8,7 +8,7 @@ STREAM_MISSING = StreamConnectError.row(
     "BIC-2670",
     "stream {key!r} does not exist in {address}, so no group can be created for it",
     cause="A consumer with a group names a stream that does not exist and may not be created.",
-    fix="produce to the stream first, or create it with the option make_stream=true",
+    fix="produce to the stream first, or create it with the option create_stream=true",
 )
 FIELD_MISSING = StreamError.row(
     "BIC-2671",

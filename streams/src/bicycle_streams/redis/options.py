@@ -42,8 +42,10 @@ class RedisOptions(StreamerOptions, RedisServerOptions):
     auto_commit_delay_ms: int = option(
         5_000, low=1, high=3_600_000, doc="Delay after delivery, with auto_commit=delayed."
     )
-    make_stream: bool = option(
-        True, doc="Whether a consumer with a group creates a missing stream."
+    create_stream: bool = option(
+        True,
+        doc="Whether a consumer with a group creates a missing stream.",
+        aliases=("make_stream",),
     )
     consumer_id: str | None = option(
         None,
@@ -71,8 +73,12 @@ class RedisOptions(StreamerOptions, RedisServerOptions):
     block_ms: int = option(
         1_000, low=1, high=60_000, doc="Time that the server waits before an empty response."
     )
-    shard_scan_interval_ms: int = option(
-        10_000, low=10, high=3_600_000, doc="Interval at which a consumer checks for new shards."
+    discovery_interval_ms: int = option(
+        10_000,
+        low=10,
+        high=3_600_000,
+        doc="Interval at which a consumer checks for new shards.",
+        aliases=("shard_scan_interval_ms",),
     )
     retry_timeout_ms: int = option(
         60_000, low=0, high=3_600_000, doc="Time for which a lost connection is retried."

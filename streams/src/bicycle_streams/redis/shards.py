@@ -56,7 +56,7 @@ class Shards:
         now = asyncio.get_running_loop().time()
         if now < self._scan_at and not at_once:
             return []
-        self._scan_at = now + self._connection.options.shard_scan_interval_ms / 1_000
+        self._scan_at = now + self._connection.options.discovery_interval_ms / 1_000
         names = {key.encode(): (key, 0) for key in self._keys}
         for key in self._keys:
             for name in await self._connection.names(f"{key}:*"):

@@ -82,8 +82,16 @@ class WebhookOptions:
     retry_timeout_ms: int = option(
         3_600_000, low=0, high=604_800_000, doc="Time for which a message is retried."
     )
-    pause_ms: int = option(500, low=1, high=600_000, doc="First delay before a retry.")
-    pause_max_ms: int = option(300_000, low=1, high=3_600_000, doc="Maximum delay before a retry.")
+    retry_delay_ms: int = option(
+        500, low=1, high=600_000, doc="First delay before a retry.", aliases=("pause_ms",)
+    )
+    retry_delay_max_ms: int = option(
+        300_000,
+        low=1,
+        high=3_600_000,
+        doc="Maximum delay before a retry.",
+        aliases=("pause_max_ms",),
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -262,7 +270,7 @@ class Webhook:
             problem, is_final, wait_s = await self._post(client, name, body)
             if not problem:
                 return
-            pause_s = max(pauses.next_s(), min(wait_s, self._options.pause_max_ms / 1_000))
+            pause_s = max(pauses.next_s(), min(wait_s, self._options.retry_delay_max_ms / 1_000))
             if is_final or loop.time() + pause_s > deadline:
                 break
             await asyncio.sleep(pause_s)
@@ -312,8 +320,8 @@ class Webhook:
 
     def _pauses(self) -> Backoff:
         return Backoff(
-            first_ms=self._options.pause_ms,
-            longest_ms=self._options.pause_max_ms,
+            first_ms=self._options.retry_delay_ms,
+            longest_ms=self._options.retry_delay_max_ms,
             source=system_random(),
         )
 

@@ -190,7 +190,7 @@ def test_options_that_say_nothing_or_too_much_are_refused(options, problem):
 @pytest.mark.parametrize(
     ("builder", "call", "name"),
     [
-        (KafkaSourceBuilder[str]("b:1", "t"), "discovery_interval", "discovery_ms"),
+        (KafkaSourceBuilder[str]("b:1", "t"), "discovery_interval", "discovery_interval_ms"),
         (KafkaSourceBuilder[str]("b:1", "t"), "connect_timeout", "connect_timeout_ms"),
         (KafkaSinkBuilder[str]("b:1", "t"), "transaction_timeout", "transaction_timeout_ms"),
     ],

@@ -85,7 +85,7 @@ def file_of(folder, url, **more):
         "url": url,
         "secret": "env:HOOK_SECRET",
         "dead_letters": f"file://{folder}/dead.ss/refunds",
-        "pause_ms": 10,
+        "retry_delay_ms": 10,
         **more,
     }
     lines = [f"{name} = {value if name == 'filter' else json.dumps(value)}"
@@ -132,7 +132,7 @@ def test_messages_are_posted_in_order_and_tried_again_under_the_same_id(tmp_path
 def test_what_is_refused_for_good_or_for_too_long_becomes_a_dead_letter(tmp_path):
     async def scenario():
         async with producing(tmp_path) as producer:
-            words = {"retry_timeout_ms": 100, "pause_ms": 40}
+            words = {"retry_timeout_ms": 100, "retry_delay_ms": 40}
             with receiving() as receiver, posting(tmp_path, receiver.url, **words):
                 receiver.answers.put((422, {}))
                 for _ in range(20):
@@ -234,7 +234,7 @@ def test_a_filter_chooses_what_is_posted(tmp_path):
         ({"stream": "file://events.ss/"}, "BIC-2605"),
         ({"dead_letters": "nothing://x/y"}, "BIC-2608"),
         ({"pauze_ms": 7}, "BIC-1102"),
-        ({"pause_ms": 0}, "BIC-1101"),
+        ({"retry_delay_ms": 0}, "BIC-1101"),
     ],
 )
 def test_a_webhook_that_cannot_be_is_refused_before_the_start(tmp_path, monkeypatch, more, code):

@@ -161,7 +161,7 @@ class Discovery:
             self._progress.stop_at({**ends, **self._cluster.high_ends(shards)})
         if not silent:
             self._is_first = False
-            self._next_look_s = self._looked_s + self._options.discovery_ms / 1_000
+            self._next_look_s = self._looked_s + self._options.discovery_interval_ms / 1_000
 
     def doubt(self, ends: Mapping[str, int]) -> None:
         """Note the newest ends: partitions that are absent or end early are doubtful."""

@@ -199,7 +199,7 @@ class PostgresSource(Source):
         return SourceStatus(
             has_input=has_input,
             is_finished=not (self._options.follow or has_input or self._safe_end is None),
-            next_poll_ms=_WAITING_MS if is_waiting else self._options.poll_ms,
+            next_poll_ms=_WAITING_MS if is_waiting else self._options.poll_interval_ms,
             waiting_shards=frozenset({_SHARD} if has_unread else ()),
             is_bounded=not self._options.follow,
             is_reachable=is_reachable,

@@ -130,7 +130,7 @@ class LineServer(SocketStreamer):
             log_event(
                 _LOG, "socket_client_gone", level=logging.WARNING, vertex=self._vertex_id,
                 client=str(peer.writer.get_extra_info("peername")),
-                reason="it closed the connection, or did not read for client_timeout_ms",
+                reason="it closed the connection, or did not read for send_timeout_ms",
             )  # fmt: skip
         return is_sent
 
@@ -353,7 +353,7 @@ class SocketSink(SentSink):
         return self._sent_to
 
     def _streamer(self, url: StreamUrl, options: SocketSinkOptions) -> Streamer:
-        words = {**client_words(options, url), "send_timeout_ms": options.client_timeout_ms}
+        words = {**client_words(options, url), "send_timeout_ms": options.send_timeout_ms}
         if options.is_server:
             words |= {"listen": True}
             found: Streamer = LineServer(self.spec.vertex_id, options, words)
