@@ -15,7 +15,7 @@ from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka import clients
 from bicycle_streams.kafka.clients import ClientSettings
 from bicycle_streams.kafka.cluster import Cluster
-from bicycle_streams.kafka.options import ClientProperties, KafkaOptions
+from bicycle_streams.kafka.options import KafkaOptions, ProgramProperties
 from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
 
 NOBODY = "kafka://127.0.0.1:1"
@@ -36,7 +36,7 @@ def opened(**options):
     "given",
     [
         {"password": "hunter22"},
-        {"properties": ClientProperties({"ssl.key.password": "hunter22", "sasl.password": "x"})},
+        {"properties": ProgramProperties({"ssl.key.password": "hunter22", "sasl.password": "x"})},
     ],
 )
 def test_the_text_of_an_error_shows_no_secret(given):

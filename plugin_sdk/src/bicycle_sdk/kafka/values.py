@@ -92,7 +92,7 @@ class KafkaProperties(dict[str, str | Secret]):
 
 
 def _pair(number: int, text: str) -> tuple[str, str]:
-    """Return a name and a value; an error has no part of the text, which may be a secret."""
+    """Return a name and a value; errors hide the text, since it may be a secret."""
     name, equals, value = map(str.strip, text.partition("="))
     if not (name and equals):
         raise OptionValueError(f"item {number} has no '='", "write name=value,name=value")

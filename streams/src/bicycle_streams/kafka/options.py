@@ -11,10 +11,10 @@ from bicycle_sdk.options import option
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["ClientProperties", "KafkaOptions"]
+__all__ = ["KafkaOptions", "ProgramProperties"]
 
 
-class ClientProperties(KafkaProperties):
+class ProgramProperties(KafkaProperties):
     """Properties of the Kafka client of a program, which may contain secrets."""
 
     has_plain_secrets: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class KafkaOptions(TransactionTimeout, TransactionWait, TlsFiles, StreamerOption
         high=1_800_000,
         doc="Time after which a silent member of a group is removed.",
     )
-    properties: ClientProperties | None = option(
+    properties: ProgramProperties | None = option(
         None,
         doc="Properties of the Kafka client (librdkafka) by name, or name=value,name=value.",
         aliases=("client_settings",),

@@ -1,15 +1,19 @@
-"""Calls of a Redis server that may disconnect: they are repeated for a time."""
+"""Clients of a Redis server or cluster, and calls that are repeated for a time.
+
+The toolkit and the connectors of jobs find a server here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from redis.asyncio import Redis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis import Redis, cluster
+from redis import asyncio as asynchronous
+from redis.asyncio import cluster as asynchronous_cluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -24,6 +28,7 @@ from redis.exceptions import (
     TimeoutError,
     TryAgainError,
 )
+from redis.retry import Retry as SyncRetry
 
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamerUri
@@ -33,7 +38,7 @@ from bicycle_streams.redis.errors import LOGIN_REFUSED
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
-__all__ = ["LOST", "PORT", "Connection", "as_they_come", "is_cluster", "no_cluster", "tls_words"]
+__all__ = ["LOST", "PORT", "Connection", "facts_of", "open_client", "tls_words"]
 
 T = TypeVar("T")
 # The first two are raised by the client; errors of clusters end when a replica takes over.
@@ -43,7 +48,7 @@ LOST = (
 )  # fmt: skip
 PORT = 6379
 _IS_CLUSTER = b"cluster_enabled:1"
-_ITS_OWN = ("CLUSTER", "COMMAND", "READONLY")
+_ITS_OWN = ("CLUSTER", "COMMAND", "READONLY", "SCAN")
 # While several streams of a cluster are read, each node delays an empty response for this time.
 _CLUSTER_BLOCK_MS = 50
 _SCAN_COUNT = 1_000
@@ -51,13 +56,65 @@ _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
 _HANDSHAKE_MAX_S = 2.0
 
 
-def is_cluster(info: bytes) -> bool:
-    """Return whether the result of ``INFO cluster`` is from a cluster's node."""
-    return _IS_CLUSTER in info
+def open_client(
+    address: str, hosts: Sequence[tuple[str, int]], words: Mapping[str, Any], **alone: Any
+) -> Any:
+    """Return a client that waits, of a server or of a cluster.
+
+    Args:
+        address: The address, for errors.
+        hosts: The server, or some nodes of a cluster.
+        words: Arguments of the client.
+        alone: Further arguments of a client of a server without a cluster.
+
+    Raises:
+        RedisError: no node answers, or the login is refused.
+        StreamUrlError: several nodes are named, and they are no cluster.
+    """
+    client, is_cluster = _find_node(address, hosts, {**words, **alone})
+    if not is_cluster:
+        return client
+    client.close()
+    # The library lacks types here.
+    nodes = [cluster.ClusterNode(*host) for host in hosts]  # type: ignore[no-untyped-call]
+    found: Any = cluster.RedisCluster(startup_nodes=nodes, **words)
+    for node in found.get_nodes():
+        _as_they_come(found.get_redis_connection(node).response_callbacks)
+    return found
 
 
-def as_they_come(callbacks: dict[str, Any]) -> None:
-    """Disable response conversion of a cluster's client, except for its own requests."""
+def _find_node(
+    address: str, hosts: Sequence[tuple[str, int]], words: Mapping[str, Any]
+) -> tuple[Any, bool]:
+    """Return a client of the first node that answers; whether it is of a cluster."""
+    for number, (host, port) in enumerate(hosts, start=1):
+        client: Any = Redis(host=host, port=port, **words)
+        _as_they_come(client.response_callbacks)
+        try:
+            is_cluster = _IS_CLUSTER in client.execute_command("INFO", "cluster")
+        except NoPermissionError:
+            return client, False  # This user may not ask.
+        except LOST as error:
+            client.close()
+            is_refusal = isinstance(error, AuthenticationError | AuthorizationError)
+            if is_refusal or number == len(hosts):
+                raise
+            continue
+        if is_cluster or len(hosts) == 1:
+            return client, is_cluster
+        client.close()
+        problem = "it has several nodes, but the first that responds is not a cluster"
+        raise StreamUrlError(address=address, problem=problem)
+    raise AssertionError("an address has a node")
+
+
+def facts_of(pairs: list[Any]) -> dict[str, Any]:
+    """Return the fields of an ``XINFO`` response by name."""
+    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+
+def _as_they_come(callbacks: dict[str, Any]) -> None:
+    """Disable the conversion of responses, except for requests of the client itself."""
     for name in [name for name in callbacks if not name.startswith(_ITS_OWN)]:
         del callbacks[name]
 
@@ -77,14 +134,6 @@ def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> di
         "ssl_keyfile": options.key_file,
     }
     return words if is_verified else words | {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
-
-
-def no_cluster(address: str) -> StreamUrlError:
-    """Return the error of an address with several nodes where there is no cluster."""
-    return StreamUrlError(
-        address=address,
-        problem="it has several nodes, but the first that responds is not a cluster",
-    )
 
 
 class Connection:
@@ -112,7 +161,6 @@ class Connection:
             "socket_connect_timeout": timeout_s,
             "socket_timeout": timeout_s + options.block_ms / 1_000,
             "socket_keepalive": True,
-            "retry": Retry(NoBackoff(), 0),  # `again` tries again.
             **tls_words(uri, options, is_verified=options.verify_certificate),
         }
         self._tls = options.tls_context(str(uri), "rediss")
@@ -128,12 +176,22 @@ class Connection:
             StreamUrlError: several nodes are named, and they are no cluster.
         """
         try:
-            self.is_cluster = is_cluster(await self._first_answer())
+            alone = {**self._words, "db": self.options.db}
+            words = {**alone, "retry": SyncRetry(NoBackoff(), 0)}
+            found = await asyncio.to_thread(_find_node, self.address, self._hosts, words)
+            client, self.is_cluster = found
+            node = {name: client.get_connection_kwargs()[name] for name in ("host", "port")}
+            client.close()
+            retry = Retry(NoBackoff(), 0)  # `again` tries again.
             if self.is_cluster:
-                await self.close()
-                await self._open_cluster()
-            elif len(self._hosts) > 1:
-                raise no_cluster(self.address)
+                nodes = [asynchronous_cluster.ClusterNode(*host) for host in self._hosts]
+                self.redis = asynchronous.RedisCluster(
+                    startup_nodes=nodes, retry=retry, **self._words
+                )
+                await self.redis.initialize()
+            else:
+                self.redis = asynchronous.Redis(**node, retry=retry, **alone)
+            _as_they_come(self.redis.response_callbacks)
         except BaseException as error:
             if self.redis is not None:
                 await self.close()
@@ -153,31 +211,6 @@ class Connection:
         )
         return found or error
 
-    async def _first_answer(self) -> bytes:
-        """Connect to the first node that responds, and return its cluster information."""
-        for number, (host, port) in enumerate(self._hosts, start=1):
-            self.redis = Redis(host=host, port=port, db=self.options.db, **self._words)
-            self.redis.response_callbacks = {}  # Answers come as they are.
-            try:
-                await self.redis.ping()
-                info: bytes = await self.redis.execute_command("INFO", "cluster")
-            except NoPermissionError:
-                return b""  # This user may not ask.
-            except LOST as error:
-                is_refusal = isinstance(error, AuthenticationError | AuthorizationError)
-                if is_refusal or number == len(self._hosts):
-                    raise
-                await self.close()
-            else:
-                return info
-        raise AssertionError("an address has a node")
-
-    async def _open_cluster(self) -> None:
-        nodes = [ClusterNode(host, port) for host, port in self._hosts]
-        self.redis = RedisCluster(startup_nodes=nodes, **self._words)
-        await self.redis.initialize()
-        as_they_come(self.redis.response_callbacks)
-
     async def close(self) -> None:
         """Close all connections."""
         await self.redis.aclose()
@@ -191,25 +224,10 @@ class Connection:
         return await self.again(lambda: self._names(pattern))
 
     async def _names(self, pattern: str) -> list[bytes]:
-        if not self.is_cluster:
-            return await self._names_at({}, pattern)
-        await self.redis.initialize()  # It forgot its nodes when one of them went away.
-        found: set[bytes] = set()
-        for node in self.redis.get_primaries():
-            found.update(await self._names_at({"target_nodes": node}, pattern))
-        return sorted(found)
-
-    async def _names_at(self, node: dict[str, Any], pattern: str) -> list[bytes]:
-        words = ("MATCH", pattern, "COUNT", _SCAN_COUNT, "TYPE", "stream")
-        found: list[bytes] = []
-        cursor: Any = 0
-        while True:
-            cursor, names = await self.redis.execute_command("SCAN", cursor, *words, **node)
-            if isinstance(cursor, dict):  # The client of a cluster returns it by node.
-                [cursor] = cursor.values()
-            found += names
-            if not (cursor := int(cursor)):
-                return found
+        if self.is_cluster:
+            await self.redis.initialize()  # It forgot its nodes when one of them went away.
+        found = self.redis.scan_iter(pattern, _SCAN_COUNT, _type="stream")
+        return sorted({name async for name in found})
 
     async def read(
         self, command: tuple[Any, ...], streams: dict[bytes, bytes], block_ms: int | None

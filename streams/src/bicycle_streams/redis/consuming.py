@@ -31,7 +31,7 @@ from bicycle_streams.errors import (
     UnacknowledgedError,
 )
 from bicycle_streams.messages import Message, SeqPos
-from bicycle_streams.redis.connection import Connection
+from bicycle_streams.redis.connection import Connection, facts_of
 from bicycle_streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
 from bicycle_streams.redis.ids import id_of, redis_key
 from bicycle_streams.redis.options import RedisOptions
@@ -100,10 +100,9 @@ class Group:
         return await self._position(shard)
 
     async def _position(self, shard: Shard) -> bytes:
-        for found in await self._connection.call("XINFO", "GROUPS", shard.name):
-            facts = dict(zip(found[::2], found[1::2], strict=True))
-            if facts[b"name"] == self._name.encode():
-                position: bytes = facts[b"last-delivered-id"]
+        for facts in map(facts_of, await self._connection.call("XINFO", "GROUPS", shard.name)):
+            if facts["name"] == self._name.encode():
+                position: bytes = facts["last-delivered-id"]
                 return position
         raise STREAM_MISSING(address=self._connection.address, key=shard.key)
 

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
-from bicycle_streams.redis.connection import Connection
+from bicycle_streams.redis.connection import Connection, facts_of
 from bicycle_streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_streams.redis.ids import (
     FIRST,
@@ -73,7 +73,7 @@ class Shards:
             info = await self._connection.call("XINFO", "STREAM", shard.name)
         except ResponseError:
             return FIRST
-        last_id: bytes = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
+        last_id: bytes = facts_of(info)["last-generated-id"]
         return last_id
 
     async def move(self, shards: Iterable[Shard], target: SeqPos | int) -> dict[bytes, bytes]:

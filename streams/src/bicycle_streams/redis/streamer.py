@@ -22,7 +22,7 @@ from bicycle_streams.errors import (
 )
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
-from bicycle_streams.redis.connection import PORT, Connection
+from bicycle_streams.redis.connection import PORT, Connection, facts_of
 from bicycle_streams.redis.consuming import RedisConsumer
 from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of, shard_of
 from bicycle_streams.redis.options import RedisOptions
@@ -72,9 +72,9 @@ class RedisAdmin(StreamAdmin):
         form = self._connection.options.timestamps
         shards, groups = [], dict[str, tuple[int, dict[int, int | None]]]()
         for shard_id, name in sorted((await self._known_shards(key)).items()):
-            info = _facts(await self._ask(key, "XINFO", "STREAM", name))
+            info = facts_of(await self._ask(key, "XINFO", "STREAM", name))
             shards.append(_shard_info(shard_id, info, form))
-            for facts in map(_facts, await self._ask(key, "XINFO", "GROUPS", name)):
+            for facts in map(facts_of, await self._ask(key, "XINFO", "GROUPS", name)):
                 count, lags = groups.get(facts["name"].decode(), (0, {}))
                 lags[shard_id] = await self._lag(key, name, info, facts)
                 # Each shard has a group of the same name, and mostly the same members.
@@ -182,11 +182,6 @@ class RedisAdmin(StreamAdmin):
             raise ADMIN_REFUSED(
                 address=self.address, action=action, key=key, reason=str(error)
             ) from None
-
-
-def _facts(pairs: list[Any]) -> dict[str, Any]:
-    """Return the fields of an XINFO response by name."""
-    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> ShardInfo:

@@ -9,12 +9,10 @@ from itertools import chain, islice
 from typing import Any
 
 import msgspec
-from redis import Redis
 from redis.backoff import ExponentialBackoff
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import RedisCluster
 from redis.exceptions import (
     ConnectionError,
-    NoPermissionError,
     RedisError,
     ResponseError,
     TimeoutError,
@@ -51,9 +49,8 @@ from bicycle_streams.messages import Message
 from bicycle_streams.redis.connection import (
     LOST,
     PORT,
-    as_they_come,
-    is_cluster,
-    no_cluster,
+    facts_of,
+    open_client,
     tls_words,
 )
 from bicycle_streams.redis.ids import SEQUENCE_MAX, Timestamps, id_of, sequence_behind, shard_of
@@ -143,38 +140,8 @@ class RedisServer:
             "retry": Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
             **self.tls,
         }
-        client = self._first(words)
-        client.response_callbacks = {}  # Answers come as they are.
-        try:
-            if not is_cluster(client.execute_command("INFO", "cluster")):
-                if len(self.nodes) > 1:
-                    raise no_cluster(self.address)
-                return client
-        except NoPermissionError:
-            return client  # This user may not ask.
-        client.close()
-        # The library lacks types here.
-        nodes = [ClusterNode(host, port) for host, port in self.nodes]  # type: ignore[no-untyped-call]
-        cluster: Any = RedisCluster(startup_nodes=nodes, **words)
-        for node in cluster.get_nodes():
-            as_they_come(cluster.get_redis_connection(node).response_callbacks)
-        return cluster
-
-    def _first(self, words: dict[str, Any]) -> Any:
-        """Return a client of the first node that answers."""
-        for number, (host, port) in enumerate(self.nodes, start=1):
-            client: Any = Redis(
-                host=host, port=port, db=self.db,
-                retry_on_error=[ConnectionError, TimeoutError], **words,
-            )  # fmt: skip
-            try:
-                if number < len(self.nodes):
-                    client.ping()
-            except LOST:
-                client.close()
-                continue
-            return client
-        raise AssertionError("an address has a node")
+        repeated = [ConnectionError, TimeoutError]
+        return open_client(self.address, self.nodes, words, db=self.db, retry_on_error=repeated)
 
 
 @dataclass(slots=True)
@@ -216,26 +183,10 @@ class RedisInput:
             raise AwayError(str(error)) from None
 
     def _shards(self) -> Iterator[bytes]:
-        client: Any = self._open()
-        masters = client.get_primaries() if hasattr(client, "get_primaries") else [None]
         for key in self.keys:
-            for master in masters:
-                for name in self._find(f"{key}:*", master):
-                    if shard_of(name, key) is not None:
-                        yield name
-
-    def _find(self, pattern: str, master: Any) -> Iterator[bytes]:
-        """Yield the keys of streams that a pattern fits, at one master of a cluster."""
-        node = {} if master is None else {"target_nodes": master}
-        words = ("MATCH", pattern, "COUNT", 1_000, "TYPE", "stream")
-        cursor: Any = 0
-        while True:
-            cursor, names = self._open().execute_command("SCAN", cursor, *words, **node)
-            if isinstance(cursor, dict):  # The client of a cluster returns it by node.
-                [cursor] = cursor.values()
-            yield from names
-            if not (cursor := int(cursor)):
-                return
+            for name in self._open().scan_iter(f"{key}:*", 1_000, _type="stream"):
+                if shard_of(name, key) is not None:
+                    yield name
 
     def _extent_of(self, name: bytes) -> Extent | None:
         try:
@@ -246,15 +197,15 @@ class RedisInput:
             if "WRONGTYPE" in str(error):
                 raise KeyTypeError(name.decode(), self._call("TYPE", name).decode()) from None
             raise AwayError(f"{name.decode()}: {error}") from None  # A right is missing.
-        facts = dict(zip(info[::2], info[1::2], strict=True))
-        first, last = facts[b"first-entry"], facts[b"last-entry"]
+        facts = facts_of(info)
+        first, last = facts["first-entry"], facts["last-entry"]
         return Extent(
             end=sequence_behind(last[0], self.timestamps) if last else 0,
             first=sequence_behind(first[0], self.timestamps) - 1 if first else 0,
-            last_end=sequence_behind(facts[b"last-generated-id"], self.timestamps),
-            count=facts[b"length"],
-            added_count=facts.get(b"entries-added"),  # Redis returns it from version 7 on.
-            deletion=facts.get(b"max-deleted-entry-id", b"").decode(),
+            last_end=sequence_behind(facts["last-generated-id"], self.timestamps),
+            count=facts["length"],
+            added_count=facts.get("entries-added"),  # Redis returns it from version 7 on.
+            deletion=facts.get("max-deleted-entry-id", b"").decode(),
         )
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
