@@ -127,7 +127,7 @@ def operation_commands() -> str:
     rows = "".join(f'    "{name}": "{text}",\n' for name, text in OPERATION_COMMANDS.items())
     return (
         '"""Commands of operations with summaries, written by ``tools/generate.py``."""\n\n'
-        'from __future__ import annotations\n\n__all__ = ["OPERATION_COMMANDS"]\n\n'
+        "from __future__ import annotations\n\n"
         f"OPERATION_COMMANDS: dict[str, str] = {{\n{rows}}}\n"
     )
 

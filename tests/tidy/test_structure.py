@@ -32,9 +32,7 @@ OPERATION_WORDS = {
 }  # fmt: skip
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_930  # The aim is 122,210.
-# Modules that have changes elsewhere; remove their lists with the next change.
-LISTS_OF_NAMES_MAX = 8
+LINES_MAX = 136_910  # The aim is 122,210.
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
@@ -53,6 +51,7 @@ STAND_ALONE = frozenset(
         "bicycle_streams.cli.refusing",
         "bicycle_streams.cli.stream",
         "bicycle_streams.cli.stream_page",
+        "bicycle_streams.cli.stream_serve",
         "bicycle_streams.cli.token",
         "connectors.builtin",
         "connectors.files.zstd",
@@ -152,8 +151,7 @@ def test_no_more_classes_have_the_name_of_a_class_in_another_room():
 
 
 def test_a_module_that_is_no_interface_does_not_list_its_public_names_again():
-    found = lists_of_public_names()
-    assert len(found) <= LISTS_OF_NAMES_MAX, found
+    assert lists_of_public_names() == []
 
 
 def test_the_runtime_and_the_toolkit_have_no_more_lines_than_they_had():

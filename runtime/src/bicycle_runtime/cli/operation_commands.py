@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OPERATION_COMMANDS"]
-
 OPERATION_COMMANDS: dict[str, str] = {
     "rescale": "Change the parallelism of a running job",
     "pause": "Pause a job: keep its position and state, and read nothing",

@@ -28,19 +28,6 @@ from msgspec.inspect import (
     UnionType,
 )
 
-__all__ = [
-    "OpenRow",
-    "OpenRows",
-    "field_names",
-    "field_types",
-    "is_mapping",
-    "is_open_mapping",
-    "is_plain",
-    "other_fields",
-    "plain_fields",
-    "row_type_of",
-]
-
 _KINDS: tuple[tuple[type, type], ...] = ((IntType, int), (FloatType, float), (StrType, str))
 
 

@@ -70,6 +70,11 @@ stream_command.add_command(top_command)
 stream_command.add_command(serve_command)
 
 
+def _address(flag: str, word: str, text: str) -> Callable[[F], F]:
+    """Return the option for the address of a stream."""
+    return click.option(flag, word, callback=read_address, required=True, metavar="URL", help=text)
+
+
 _url = address_argument()
 _set = backend_words("--set", "words", "of the stream")
 _format = click.option(
@@ -90,14 +95,7 @@ _offset = click.option(
         "bicycle stream clock --stream file://./events.ss/ticks --interval 10ms --count 100",
     ),
 )
-@click.option(
-    "--stream",
-    "url",
-    callback=read_address,
-    required=True,
-    metavar="URL",
-    help="Address of the stream.",
-)
+@_address("--stream", "url", "Address of the stream.")
 @click.option(
     "--interval", "interval_s", default="1s", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _seconds(text),
@@ -223,18 +221,12 @@ def tail_command(
         "bicycle stream relay --input file://./a.ss/orders --output file://./b.ss/ --offset start",
     ),
 )
-@click.option(
-    "--input",
-    "source",
-    callback=read_address,
-    required=True,
-    metavar="URL",
-    help="Address of the input.",
+@_address("--input", "source", "Address of the input.")
+@_address(
+    "--output",
+    "target",
+    "Address of the output: one stream, or no stream to keep the names of streams.",
 )
-@click.option(
-    "--output", "target", callback=read_address, required=True, metavar="URL",
-    help="Address of the output: one stream, or no stream to keep the names of streams.",
-)  # fmt: skip
 @_offset
 @backend_words("--input-set", "source_words", "of the input")
 @backend_words("--output-set", "target_words", "of the output")
@@ -276,14 +268,7 @@ def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
     epilog=examples("bicycle stream flux clicks.pipe --stream file://./events.ss/clicks"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--stream",
-    "url",
-    callback=read_address,
-    required=True,
-    metavar="URL",
-    help="Address of the output.",
-)
+@_address("--stream", "url", "Address of the output.")
 @_set
 @answers
 def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
@@ -300,14 +285,7 @@ def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: 
     epilog=examples("bicycle stream tap clicks.pipe --stream file://./events.ss/clicks"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--stream",
-    "url",
-    callback=read_address,
-    required=True,
-    metavar="URL",
-    help="Address of the input.",
-)
+@_address("--stream", "url", "Address of the input.")
 @_offset
 @_format
 @_set

@@ -34,8 +34,6 @@ from bicycle_streams.kafka.failures import (
 from bicycle_streams.kafka.offsets import EARLIEST, LATEST, ask_offsets
 from bicycle_streams.kafka.silence import Silence, close_behind
 
-__all__ = ["Cluster", "ClusterSilentError", "IdentityQuery", "OffsetQuery"]
-
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 3.0
 _RENEW_S = 10.0

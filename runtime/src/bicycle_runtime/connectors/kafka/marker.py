@@ -22,8 +22,6 @@ from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_cli
 from bicycle_sdk.clock import Clock
 from bicycle_streams.kafka.offsets import messages_to_end, watermarks
 
-__all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
-
 _CALL_S = 1.0
 _PAUSE_S = 0.01
 _READ_S_MAX = 20.0

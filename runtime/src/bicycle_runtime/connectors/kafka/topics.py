@@ -30,8 +30,6 @@ from bicycle_sdk.kafka.values import TopicPlan
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_outage, is_refusal
 
-__all__ = ["TopicAdmin", "TopicFacts", "made_topic", "made_topics"]
-
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 10.0
 _RESULT_S = 15.0  # The client answers before; this only bounds its mistakes.

@@ -43,8 +43,6 @@ from bicycle_streams.kafka.producing import (
     until_done,
 )
 
-__all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
-
 _LOG = logging.getLogger(__name__)
 _CALL_S = 1.0
 _ABORT_S = 2.0

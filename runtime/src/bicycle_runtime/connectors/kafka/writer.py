@@ -39,8 +39,6 @@ from bicycle_streams.kafka.producing import (
     produce_messages,
 )
 
-__all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
-
 _LOG = logging.getLogger(__name__)
 _FLUSH_S = 0.2
 
