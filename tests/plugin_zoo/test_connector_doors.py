@@ -23,9 +23,7 @@ from bicycle_runtime.contract import ConnectorSpec, Guarantee, Sink, StagedPubli
 from bicycle_sdk.options import option
 
 
-class TideSourceOptions(
-    declared.SourceOptions[Any], connector="tide", call="tide_source", schemes=("tide",)
-):
+class TideSourceOptions(declared.SourceOptions[Any], connector="tide", call="tide_source"):
     """Readings of a gauge."""
 
     gauge: str = option(kw_only=False, doc="Name of the gauge.")
@@ -56,9 +54,7 @@ class TideSource(CollectionSource):
         )
 
 
-class TideLogOptions(
-    declared.SinkOptions, connector="tide_log", call="tide_log", schemes=("tide-log",)
-):
+class TideLogOptions(declared.SinkOptions, connector="tide_log", call="tide_log"):
     """Files with one line for each epoch."""
 
     folder: str = option(kw_only=False, doc="Folder for the files.")

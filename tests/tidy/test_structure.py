@@ -32,7 +32,7 @@ OPERATION_WORDS = {
 }  # fmt: skip
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_910  # The aim is 122,210.
+LINES_MAX = 136_920  # The aim is 122,210.
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is

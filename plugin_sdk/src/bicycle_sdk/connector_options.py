@@ -67,14 +67,12 @@ class ConnectorWord:
         extra: The extra of ``bicycle-runtime`` that installs its library; empty if it needs no
             library.
         call: The function of the SDK that creates it, for errors.
-        schemes: Schemes of URIs that select it.
     """
 
     word: str
     role: Literal["source", "sink"]
     extra: str = ""
     call: str = ""
-    schemes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,6 @@ class ConnectorOptions:
         connector: str = "",
         extra: str = "",
         call: str = "",
-        schemes: tuple[str, ...] = (),
         **more: Any,
     ) -> None:
         super().__init_subclass__(**more)
@@ -168,7 +165,6 @@ class ConnectorOptions:
                 role=cls._role,
                 extra=extra,
                 call=call or cls.__name__,
-                schemes=schemes,
             )
         dataclass(frozen=True, kw_only=True)(cls)
         # The generated constructor keeps its signature.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bicycle_sdk.entry_points import entry_points
+from bicycle_sdk.entry_points import entry_points, load_object
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 
@@ -18,9 +18,12 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "PREVIEW_GROUP",
     "installed_function",
-    "installed_options",
+    "options_of_scheme",
     "preview_runner",
+    "uri_schemes",
 ]
+
+Role = Literal["source", "sink"]
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"
@@ -39,14 +42,22 @@ def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
     return runner
 
 
-def installed_options(role: Literal["source", "sink"], scheme: str) -> Any:
-    """Return the options class that an extension has for a scheme of URIs, or None.
+def uri_schemes(role: Role) -> dict[str, str]:
+    """Return the schemes of URIs of sources or sinks, with their options classes.
 
-    An extension names it in the entry-point group ``bicycle.sources`` or ``bicycle.sinks``, under
-    the scheme.
+    An extension names its classes in the entry-point group ``bicycle.sources`` or
+    ``bicycle.sinks``, under their schemes. It can add schemes, but not replace ours, which the
+    packages of the same names list.
     """
-    found = [point for point in entry_points(f"bicycle.{role}s") if point.name == scheme]
-    return found[0].load() if found else None
+    installed = {point.name: point.location for point in entry_points(f"bicycle.{role}s")}
+    own: dict[str, str] = load_object(f"bicycle_sdk.{role}s:SCHEMES")
+    return {**installed, **own}
+
+
+def options_of_scheme(role: Role, scheme: str) -> Any:
+    """Return the options class that a scheme of URIs selects, or None."""
+    location = uri_schemes(role).get(scheme)
+    return None if location is None else load_object(location)
 
 
 def installed_function(name: str) -> Any:

@@ -236,7 +236,7 @@ class StreamSourceOptions(_PayloadSource):
 
 
 class FileStreamSourceOptions(
-    StreamSourceOptions, connector="stream_file", call="stream_file_source", schemes=("file",)
+    StreamSourceOptions, connector="stream_file", call="stream_file_source"
 ):
     """The options of the source of streams in a file: streams, start and format."""
 
@@ -247,7 +247,6 @@ class RedisSourceOptions(
     connector="redis",
     extra="redis",
     call="redis_source",
-    schemes=("redis", "rediss"),
 ):
     """The options of the Redis source: streams and server."""
 
@@ -268,7 +267,6 @@ class PulsarSourceOptions(
     connector="pulsar",
     extra="pulsar",
     call="pulsar_source",
-    schemes=("pulsar", "pulsar+ssl"),
 ):
     """The options of the Pulsar source: streams and cluster."""
 
@@ -316,9 +314,7 @@ class ReceivedOptions(JournalOptions, _PayloadSource):
     """The options of received streams: format and journal."""
 
 
-class StdioSourceOptions(
-    ReceivedOptions, connector="stdio", call="stdio_source", schemes=("stdio",)
-):
+class StdioSourceOptions(ReceivedOptions, connector="stdio", call="stdio_source"):
     """The options of the source of lines of standard input."""
 
 
@@ -328,7 +324,6 @@ class WebSocketSourceOptions(
     TlsFiles,
     connector="websocket",
     call="websocket_source",
-    schemes=("ws", "wss"),
 ):
     """The options of the WebSocket source: streams and subscription."""
 
@@ -365,9 +360,7 @@ class StreamSinkOptions(Rewinding, PublishedOptions):
     """The additional options of a sink to a stream with storage."""
 
 
-class FileStreamSinkOptions(
-    StreamSinkOptions, connector="stream_file", call="stream_file_sink", schemes=("file",)
-):
+class FileStreamSinkOptions(StreamSinkOptions, connector="stream_file", call="stream_file_sink"):
     """The options of the sink of a stream in a file: stream and format."""
 
 
@@ -377,7 +370,6 @@ class RedisSinkOptions(
     connector="redis",
     extra="redis",
     call="redis_sink",
-    schemes=("redis", "rediss"),
 ):
     """The options of the Redis sink: stream and server."""
 
@@ -392,7 +384,7 @@ class SentOptions(PublishedOptions):
     """The options of a sink to a stream without storage."""
 
 
-class StdioSinkOptions(SentOptions, connector="stdio", call="stdio_sink", schemes=("stdio",)):
+class StdioSinkOptions(SentOptions, connector="stdio", call="stdio_sink"):
     """The options of the sink of lines of standard output."""
 
 
@@ -402,7 +394,6 @@ class PulsarSinkOptions(
     connector="pulsar",
     extra="pulsar",
     call="pulsar_sink",
-    schemes=("pulsar", "pulsar+ssl"),
 ):
     """The options of the Pulsar sink: stream and cluster."""
 
@@ -413,7 +404,6 @@ class WebSocketSinkOptions(
     TlsFiles,
     connector="websocket",
     call="websocket_sink",
-    schemes=("ws", "wss"),
 ):
     """The options of the WebSocket sink: stream, connecting side and TLS."""
 

@@ -19,7 +19,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import ClassVar, Self
 
 from bicycle_streams.addresses import StreamerUri, StreamKey
@@ -200,12 +199,7 @@ class Streamer(ABC):
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.disconnect()
 
     async def _sender(self, durability: Durability | None, shard_count: int) -> Sender:

@@ -92,9 +92,10 @@ def test_options_of_sources_reach_the_graph(keys, properties):
          {"path": "o", "roll_ms": 250_000}),
         ('kind = "parquet"\npath = "o"\nmax_bytes = "64KiB"\nopen_bytes_max = 9', "parquet_file",
          {"path": "o", "roll_bytes": 65_536, "open_bytes_max": 9}),
-        ('kind = "kafka"\nbrokers = "b:1"\ntopic = "t"\npublish_timeout_ms = "5m"\nacks = 1',
-         "kafka", {"brokers": "b:1", "topic": "t", "publish_timeout_ms": 300_000,
-                   "properties": {"acks": "1"}}),
+        ('kind = "kafka"\nbrokers = "b:1"\ntopic = "t"\npublish_timeout_ms = "5m"\nacks = "all"',
+         "kafka", {"brokers": "b:1", "topic": "t", "publish_timeout_ms": 300_000}),
+        ('kind = "delta"\npath = "o"', "delta", {"path": "o"}),
+        ('kind = "duckdb"\npath = "o"\ntable = "t"', "duckdb", {"path": "o", "table": "t"}),
     ],
 )  # fmt: skip
 def test_options_of_sinks_reach_the_graph(keys, word, properties):
@@ -119,6 +120,7 @@ def test_a_format_with_a_schema_is_named_on_any_stream(tmp_path):
     assert written.items() >= expected.items()
 
 
+KAFKA = 'kind = "kafka"\nbrokers = "b:1"\ntopic = "t"\n'
 REDIS = 'kind = "redis"\naddress = "redis://h/a"\n'
 
 
@@ -135,6 +137,21 @@ REDIS = 'kind = "redis"\naddress = "redis://h/a"\n'
         (REDIS + 'publish_timeout_ms = "1 week"', "expected a time such as 250ms"),
         (REDIS.replace("//h", "//:pw@h"), "5:11: sink.address contains a password"),
         ('kind = "file"\nout_dir = "o"\nformat = "text"\ntime_field = "t"', "lines of text have"),
+        (KAFKA + "acks = 1", "7:8: sink.acks is 1; acks=all is always used"),
+        (KAFKA + "acks = 0", "7:8: sink.acks is 0; acks=all is always used"),
+        (
+            KAFKA + 'properties = { acks = "1" }',
+            "7:23: sink.properties.acks cannot be set; remove it: acks=all is always used",
+        ),
+        (
+            KAFKA + '"enable.idempotence" = false',
+            "7:24: sink.properties.enable.idempotence cannot be set; remove it: producers are",
+        ),
+        ('kind = "duckdb"\npath = "o"\ntable = "t"\ncolumns = {}', "7:11: sink.columns is empty"),
+        (
+            'kind = "duckdb"\npath = "o"\ntable = "t"\ncolumns = {a = "int"}\nkeys = ["b"]',
+            "8:9: sink.keys[0] is b, which is not a column",
+        ),
         ('kind = "redis"', "sink.address must be set for redis sink"),
         ('kind = "reids"', "unsupported sink kind: reids; did you mean 'redis'?"),
     ],

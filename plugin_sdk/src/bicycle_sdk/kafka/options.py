@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from bicycle_sdk.client_options import (
@@ -25,11 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["KafkaCluster", "KafkaSinkOptions", "KafkaSourceOptions", "LossPolicy"]
 
 LossPolicy = Literal["fail", "earliest", "latest"]
+_RESERVED: Mapping[str, str] = {
+    "bootstrap.servers": "use the option brokers",
+    "metadata.broker.list": "use the option brokers",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaCluster:
-    """The brokers and the client of a Kafka source or sink."""
+    """The brokers and the client of a Kafka source or sink.
+
+    Attributes:
+        reserved: Names that ``properties`` must not contain, each with an alternative.
+    """
+
+    reserved: ClassVar[Mapping[str, str]] = {}
 
     brokers: str = option(
         kw_only=False,
@@ -60,10 +70,18 @@ class KafkaCluster:
         return split_formats(given, "value_format", "key_format")
 
 
-class KafkaSourceOptions(
-    TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka", schemes=("kafka",)
-):
+class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka"):
     """The options of a Kafka source: topics, start offsets, and formats."""
+
+    reserved: ClassVar[Mapping[str, str]] = {
+        **_RESERVED,
+        "group.id": "use the option group_id",
+        "enable.auto.commit": "remove it: published offsets are always reported to the group",
+        "enable.auto.offset.store": "remove it: the position is in the checkpoints of the job",
+        "auto.offset.reset": "use the options starting_offsets and on_data_loss",
+        "enable.partition.eof": "remove it: the source requires the value true",
+        "group.instance.id": "remove it: the source does not join the group",
+    }
 
     topics: tuple[str, ...] = option(
         (), doc="Names of the topics; alternatively set topic_pattern.", aliases=("topic",)
@@ -161,9 +179,20 @@ class KafkaSinkOptions(
     KafkaCluster,
     SinkOptions,
     connector="kafka",
-    schemes=("kafka",),
 ):
     """The options of a Kafka sink: target, format, and guarantee."""
+
+    reserved: ClassVar[Mapping[str, str]] = {
+        **_RESERVED,
+        "transactional.id": "use the option transactional_id_prefix",
+        "transaction.timeout.ms": "use the option transaction_timeout_ms",
+        "message.timeout.ms": "use the option publish_timeout_ms",
+        "delivery.timeout.ms": "use the option publish_timeout_ms",
+        "enable.idempotence": "remove it: producers are always idempotent",
+        "acks": "remove it: acks=all is always used",
+        "request.required.acks": "remove it: acks=all is always used",
+        "delivery.report.only.error": "remove it",
+    }
 
     topic: str = option(kw_only=False, doc="Name of the topic.")
     value_format: str | Format | None = option(

@@ -114,6 +114,34 @@ else:
         },
     )
 
+# Schemes of URIs with the options classes that they select, as an extension names them in the
+# entry points of the group ``bicycle.sinks``.
+SCHEMES: dict[str, str] = {
+    "collect": "bicycle_sdk.sinks.console:CollectSinkOptions",
+    "console": "bicycle_sdk.sinks.console:ConsoleSinkOptions",
+    "csv": "bicycle_sdk.sinks.files:FileSinkOptions",
+    "delta": "bicycle_sdk.sinks.lakes:DeltaSinkOptions",
+    "duckdb": "bicycle_sdk.sinks.lakes:DuckdbSinkOptions",
+    "file": "bicycle_sdk.stream_options:FileStreamSinkOptions",
+    "http": "bicycle_sdk.sinks.http:HttpSinkOptions",
+    "https": "bicycle_sdk.sinks.http:HttpSinkOptions",
+    "iceberg": "bicycle_sdk.sinks.lakes:IcebergSinkOptions",
+    "jsonl": "bicycle_sdk.sinks.files:FileSinkOptions",
+    "kafka": "bicycle_sdk.kafka.options:KafkaSinkOptions",
+    "parquet": "bicycle_sdk.sinks.tables:ParquetSinkOptions",
+    "postgres": "bicycle_sdk.sinks.databases:PostgresSinkOptions",
+    "postgresql": "bicycle_sdk.sinks.databases:PostgresSinkOptions",
+    "pulsar": "bicycle_sdk.stream_options:PulsarSinkOptions",
+    "pulsar+ssl": "bicycle_sdk.stream_options:PulsarSinkOptions",
+    "redis": "bicycle_sdk.stream_options:RedisSinkOptions",
+    "rediss": "bicycle_sdk.stream_options:RedisSinkOptions",
+    "socket": "bicycle_sdk.sinks.sockets:SocketSinkOptions",
+    "stdio": "bicycle_sdk.stream_options:StdioSinkOptions",
+    "text": "bicycle_sdk.sinks.files:FileSinkOptions",
+    "ws": "bicycle_sdk.stream_options:WebSocketSinkOptions",
+    "wss": "bicycle_sdk.stream_options:WebSocketSinkOptions",
+}
+
 __all__ = [
     "CollectSinkOptions",
     "ColumnType",

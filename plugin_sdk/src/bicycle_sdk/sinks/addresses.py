@@ -5,20 +5,14 @@ The scheme names the connector, the rest its address, the query its options. Not
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
-from bicycle_sdk import sinks, stream_options
 from bicycle_sdk.descriptors import SinkDescriptor
-from bicycle_sdk.installed import installed_options
-from bicycle_sdk.kafka import options as kafka_options
-from bicycle_sdk.uri_queries import address_error, classes_by_scheme, read_connector
+from bicycle_sdk.uri_queries import read_connector, select_connector
 
-__all__ = ["SINK_SCHEMES", "is_stream_file", "sink_from_uri"]
+__all__ = ["sink_from_uri"]
 
 _CALL = "to_uri"
-SINK_SCHEMES = classes_by_scheme("sink", sinks, stream_options, kafka_options)
 
 
 def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
@@ -35,23 +29,6 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         >>> sink_from_uri("file://./events.ss/orders?format=json").properties
         {'address': 'file://./events.ss/orders', 'value_format': 'json'}
     """
-    parts = urlsplit(uri, allow_fragments=False)
-    is_path = parts.scheme == "file" and not is_stream_file(parts)
-    found = None if is_path else SINK_SCHEMES.get(parts.scheme)
-    if found is None and parts.scheme and not is_path:
-        found = installed_options("sink", parts.scheme)
-    if found is None:
-        known = ", ".join(sorted(SINK_SCHEMES))
-        raise address_error(
-            f"{uri!r} is not the URI of a sink",
-            f"write file://./events.ss/key for a stream, jsonl:out for files, or another scheme: "
-            f"{known}",
-            call=_CALL,
-        )
-    sink: SinkDescriptor[Any] = read_connector(parts, found, call=_CALL, record_type=None)
+    parts, options_class = select_connector("sink", uri, call=_CALL)
+    sink: SinkDescriptor[Any] = read_connector(parts, options_class, call=_CALL, record_type=None)
     return sink
-
-
-def is_stream_file(parts: SplitResult) -> bool:
-    """Return whether a URI names streams of a file: ``file://./events.ss/orders``."""
-    return parts.scheme == "file" and PurePath(parts.netloc + parts.path).parent.suffix == ".ss"

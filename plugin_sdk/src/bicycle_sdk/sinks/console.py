@@ -22,9 +22,7 @@ __all__ = [
 ]
 
 
-class ConsoleSinkOptions(
-    ColumnOptions, SinkOptions, connector="console", call="console_sink", schemes=("console",)
-):
+class ConsoleSinkOptions(ColumnOptions, SinkOptions, connector="console", call="console_sink"):
     """The options for printing records."""
 
     format: Literal["lines", "table"] = option(
@@ -56,9 +54,7 @@ class ConsoleTableSinkOptions(ConsoleSinkOptions, connector="console", call="con
         return {"format": "table", **given}
 
 
-class CollectSinkOptions(
-    SinkOptions, connector="collect", call="collect_sink", schemes=("collect",)
-):
+class CollectSinkOptions(SinkOptions, connector="collect", call="collect_sink"):
     """The options of the collect sink."""
 
     name: str = option(

@@ -23,7 +23,6 @@ class PostgresSinkOptions(
     connector="postgres",
     extra="postgres",
     call="postgres_sink",
-    schemes=("postgresql", "postgres"),
 ):
     """The options of the PostgreSQL sink: table, mode and time limits.
 

@@ -24,7 +24,6 @@ class FileSinkOptions(
     SinkOptions,
     connector="jsonl_file",
     call="file_sink",
-    schemes=("jsonl", "csv", "text"),
 ):
     """The options for writing files: path, and bounds of parts.
 

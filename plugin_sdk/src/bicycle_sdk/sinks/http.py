@@ -44,7 +44,6 @@ class HttpSinkOptions(
     connector="http",
     extra="http",
     call="http_sink",
-    schemes=("http", "https"),
 ):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 

@@ -93,9 +93,7 @@ class FolderSinkOptions(LakeSinkOptions):
     partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
 
 
-class DeltaSinkOptions(
-    FolderSinkOptions, connector="delta", extra="delta", call="delta_sink", schemes=("delta",)
-):
+class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call="delta_sink"):
     """The options of the Delta sink: the table. Each epoch is one commit."""
 
     path: str | os.PathLike[str] = option(
@@ -115,7 +113,6 @@ class IcebergSinkOptions(
     connector="iceberg",
     extra="iceberg",
     call="iceberg_sink",
-    schemes=("iceberg",),
 ):
     """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
 
@@ -167,7 +164,6 @@ class DuckdbSinkOptions(
     connector="duckdb",
     extra="duckdb",
     call="duckdb_sink",
-    schemes=("duckdb",),
 ):
     """The options of the DuckDB sink: the file and the table."""
 

@@ -16,7 +16,6 @@ class SocketSinkOptions(
     SinkOptions,
     connector="socket",
     call="socket_sink",
-    schemes=("socket",),
 ):
     """The options of the socket sink: address, and limits for slow readers."""
 

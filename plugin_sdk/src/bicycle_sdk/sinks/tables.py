@@ -119,9 +119,7 @@ class TableSinkOptions(ColumnOptions, TimedOutput, SinkOptions):
     )
 
 
-class ParquetSinkOptions(
-    TableSinkOptions, connector="parquet_file", call="parquet_sink", schemes=("parquet",)
-):
+class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parquet_sink"):
     """The options of the Parquet sink: location, folders, and bounds of parts.
 
     The sink writes files in a directory or at a URL; a file is visible when its epoch is sealed.

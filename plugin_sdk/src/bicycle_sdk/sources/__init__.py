@@ -67,6 +67,28 @@ else:
         },
     )
 
+# Schemes of URIs with the options classes that they select, as an extension names them in the
+# entry points of the group ``bicycle.sources``.
+SCHEMES: dict[str, str] = {
+    "csv": "bicycle_sdk.sources.files:CsvFileSourceOptions",
+    "file": "bicycle_sdk.stream_options:FileStreamSourceOptions",
+    "generator": "bicycle_sdk.sources.samples:GeneratorSourceOptions",
+    "jsonl": "bicycle_sdk.sources.files:JsonlFileSourceOptions",
+    "kafka": "bicycle_sdk.kafka.options:KafkaSourceOptions",
+    "parquet": "bicycle_sdk.sources.files:ParquetFileSourceOptions",
+    "postgres": "bicycle_sdk.sources.databases:PostgresSourceOptions",
+    "postgresql": "bicycle_sdk.sources.databases:PostgresSourceOptions",
+    "pulsar": "bicycle_sdk.stream_options:PulsarSourceOptions",
+    "pulsar+ssl": "bicycle_sdk.stream_options:PulsarSourceOptions",
+    "redis": "bicycle_sdk.stream_options:RedisSourceOptions",
+    "rediss": "bicycle_sdk.stream_options:RedisSourceOptions",
+    "socket": "bicycle_sdk.sources.sockets:SocketSourceOptions",
+    "stdio": "bicycle_sdk.stream_options:StdioSourceOptions",
+    "text": "bicycle_sdk.sources.files:TextFileSourceOptions",
+    "ws": "bicycle_sdk.stream_options:WebSocketSourceOptions",
+    "wss": "bicycle_sdk.stream_options:WebSocketSourceOptions",
+}
+
 __all__ = [
     "CsvFileSourceOptions",
     "FileSourceArguments",

@@ -19,7 +19,6 @@ class PostgresSourceOptions(
     connector="postgres",
     extra="postgres",
     call="postgres_source",
-    schemes=("postgresql", "postgres"),
 ):
     """The options of the PostgreSQL source: table, column and rows.
 

@@ -74,16 +74,15 @@ class FileSourceOptions(GrowingInput, SourceOptions[T_co]):
         return dict[str, Any] if self.record_type is dict else self.record_type
 
 
-class TextFileSourceOptions(
-    FileSourceOptions[str], connector="text", schemes=("text",), call="read_text"
-):
+class TextFileSourceOptions(FileSourceOptions[str], connector="text", call="read_text"):
     """The options for reading lines of text."""
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a conflict for a URI as the path, or a timestamp field of text."""
         yield from super().conflicts()
         if self.timestamp_field:
-            problem, hint = "a line of text has no fields", "use assign_timestamps(…)"
+            problem = "timestamp_field is set, but a line of text has no fields"
+            hint = "use assign_timestamps(…)"
             yield Conflict("timestamp_field", problem, hint)
 
     def output_type(self) -> Any:
@@ -91,15 +90,11 @@ class TextFileSourceOptions(
         return str
 
 
-class JsonlFileSourceOptions(
-    FileSourceOptions[Any], connector="jsonl", schemes=("jsonl",), call="read_jsonl"
-):
+class JsonlFileSourceOptions(FileSourceOptions[Any], connector="jsonl", call="read_jsonl"):
     """The options for reading JSON lines."""
 
 
-class CsvFileSourceOptions(
-    FileSourceOptions[Any], connector="csv", schemes=("csv",), call="read_csv"
-):
+class CsvFileSourceOptions(FileSourceOptions[Any], connector="csv", call="read_csv"):
     """The options for reading CSV rows, with a header row."""
 
     def output_type(self) -> Any:
@@ -107,9 +102,7 @@ class CsvFileSourceOptions(
         return dict[str, str] if self.record_type is dict else self.record_type
 
 
-class ParquetFileSourceOptions(
-    FileSourceOptions[Any], connector="parquet", schemes=("parquet",), call="read_parquet"
-):
+class ParquetFileSourceOptions(FileSourceOptions[Any], connector="parquet", call="read_parquet"):
     """The options for reading Parquet rows; columns are taken by name."""
 
 

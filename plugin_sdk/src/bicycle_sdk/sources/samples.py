@@ -18,9 +18,7 @@ __all__ = ["GeneratorSourceOptions", "collection_source", "generator_source"]
 T = TypeVar("T")
 
 
-class GeneratorSourceOptions(
-    SourceOptions[str], connector="generator", call="generator_source", schemes=("generator",)
-):
+class GeneratorSourceOptions(SourceOptions[str], connector="generator", call="generator_source"):
     """The options of the generator: rate and count."""
 
     rate_ms: int = option(

@@ -17,7 +17,6 @@ class SocketSourceOptions(
     SourceOptions[Any],
     connector="socket",
     call="socket_source",
-    schemes=("socket",),
 ):
     """The options of the socket source: address, limits and journal."""
 

@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from bicycle_runtime.base.environment import environment_for_python
@@ -128,10 +127,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def ask(

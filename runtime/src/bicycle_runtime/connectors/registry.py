@@ -224,11 +224,10 @@ def create_sink(spec: ConnectorSpec) -> Sink:
 def _extra_of(direction: str, word: str) -> str:
     """Return the extra that installs a built-in connector, or an empty text."""
     # Slow on the start path: only an error needs them.
-    from bicycle_sdk.sinks.addresses import SINK_SCHEMES
-    from bicycle_sdk.uris import SOURCE_SCHEMES
+    from bicycle_sdk.entry_points import load_object
 
-    classes = SOURCE_SCHEMES if direction == "source" else SINK_SCHEMES
-    found = (each.connector for each in classes.values())
+    own = load_object(f"bicycle_sdk.{direction}s:SCHEMES")
+    found = (load_object(location).connector for location in own.values())
     return next((connector.extra for connector in found if connector.word == word), "")
 
 

@@ -113,7 +113,7 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         self._check_options(checks, path)
 
     def _check_options(self, checks: Checks, path: KeyPath) -> None:
-        """Note conflicts that the options class of the connector finds."""
+        """Note conflicts of options, and properties of the client that an option decides."""
         try:
             options = None if checks.is_wrong(path) else self.options()
         except OptionError as error:
@@ -123,6 +123,10 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
                 at, text = (*at, *filter(None, [cause.item])), f"{cause.problem}; {cause.hint}"
             checks.note(at, f"{checks.label(at)}: {text}")
             return
+        reserved: Mapping[str, str] = getattr(options, "reserved", {})
+        for name in reserved.keys() & (getattr(options, "properties", None) or ()):
+            at = (*path, "properties", name)
+            checks.note(at, f"{checks.label(at)} cannot be set; {reserved[name]}")
         for found in () if options is None else options.conflicts():
             at = (*path, found.option)
             checks.note(at, f"{checks.label(at)}: {found.problem}; {found.hint}")
@@ -162,6 +166,11 @@ class Kinds(Mapping[str, type[K]], Generic[K]):
             more = [_SCHEMA] if has_schemas else []
             self._made[word] = keys_of_connector(name, connector, base, more=more)
         return self._made[word]
+
+    def of_connector(self, name: str) -> str:
+        """Return the kind of a connector: its name, or the kind with further keys for it."""
+        found = (word for word, base in self._special.items() if name in (base.kind, word))
+        return next(found, name)
 
     def __contains__(self, word: object) -> bool:
         return word in self._special or has_connector(self._direction, str(word))

@@ -26,7 +26,7 @@ _FORMATS = ("value_format", "key_format")
 _LIST_AS_TEXT: Any = Annotated[str, Meta(extra={"kind": "list"})]
 _TYPES: Mapping[str, Any] = {
     "secret": Annotated[str, Meta(extra={"kind": "secret"})],
-    "columns": dict[str, ColumnWord],
+    "columns": Annotated[dict[str, ColumnWord], Meta(min_length=1)],
     "headers": dict[str, str],
 }
 

@@ -16,7 +16,7 @@ from bicycle_runtime.endpoints.checking import Checks, check_secret
 from bicycle_runtime.endpoints.ends import EndKeys, Kinds
 from bicycle_runtime.endpoints.field_functions import FieldText
 from bicycle_runtime.endpoints.positions import KeyPath
-from bicycle_runtime.endpoints.values import NOTHING_NAMED, ColumnWord, describe
+from bicycle_runtime.endpoints.values import NOTHING_NAMED, describe
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.secrets import Secret
 
@@ -48,6 +48,17 @@ class SinkKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """Return the objects of the sink that are not JSON."""
         return {}
 
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        """Note names that are not columns, if the columns are declared."""
+        columns = self.value_of("columns")
+        for key in ("keys", "partition_by") if columns else ():
+            names = self.value_of(key)
+            for index, name in enumerate(names if isinstance(names, list) else ()):
+                if name not in columns:
+                    at = (*path, key, index)
+                    checks.note(at, f"{checks.label(at)} is {name}, which is not a column")
+        super().check(checks, path)
+
 
 class _Files(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     about: ClassVar[str] = "Files in a directory; without a directory, lines on the console."
@@ -75,20 +86,23 @@ class _Messages(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
     client_names: ClassVar[bool] = True
 
     acks: Annotated[
-        Literal["all", "1", "0", "-1"] | Annotated[int, Meta(ge=-1, le=1)],
-        describe("Brokers that must acknowledge a message."),
+        str | int,
+        Meta(
+            description="Brokers that must acknowledge a message: always all of them.",
+            extra_json_schema={"enum": ["all", "-1", -1]},
+        ),
     ] = "all"
     key_field: Annotated[str | None, describe("Field with the key of messages.")] = None
     out_dir: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
 
-    def sink_properties(self, *, is_timed: bool) -> dict[str, Any]:
-        found = super().sink_properties(is_timed=is_timed)
-        if self.acks != "all":
-            found["properties"] = {**found.get("properties", {}), "acks": str(self.acks)}
-        return found
-
     def payloads(self) -> dict[str, Any]:
         return {} if self.key_field is None else {"key": FieldText(self.key_field)}
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        if str(self.acks) not in ("all", "-1"):
+            at = (*path, "acks")
+            checks.note(at, f"{checks.label(at)} is {self.acks}; acks=all is always used")
+        super().check(checks, path)
 
 
 class _Parquet(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -137,20 +151,6 @@ class _Parquet(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return "field" if self.partition_field else None
 
 
-class _Table(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    columns: Annotated[
-        dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
-    ]
-
-    def check(self, checks: Checks, path: KeyPath) -> None:
-        for key in ("keys", "partition_by"):
-            for index, name in enumerate(self.value_of(key) or ()):
-                if name not in self.columns:
-                    at = (*path, key, index)
-                    checks.note(at, f"{checks.label(at)} is {name}, which is not a column")
-        super().check(checks, path)
-
-
 class _Requests(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     about: ClassVar[str] = "Requests to a server, with records as JSON."
 
@@ -171,11 +171,8 @@ class _Requests(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
 
 _SPECIAL: Mapping[str, type[SinkKeys]] = {
     "file": _Files,
-    "delta": _Table,
     "http": _Requests,
-    "iceberg": _Table,
     "kafka": _Messages,
     "parquet": _Parquet,
-    "postgres": _Table,
 }
 SINKS: Kinds[SinkKeys] = Kinds("sink", SinkKeys, _SPECIAL)

@@ -16,6 +16,12 @@ from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS
 
 _REF = "#/$defs/{name}"
+_BY_URI: Mapping[str, Any] = {
+    "type": "object",
+    "description": "A source or sink by its URI; further keys are the keys of its kind.",
+    "properties": {"uri": {"type": "string"}, "kind": False, "type": False},
+    "required": ["uri"],
+}
 
 
 def pipeline_schema() -> dict[str, Any]:
@@ -33,11 +39,10 @@ def pipeline_schema() -> dict[str, Any]:
     keys = whole["properties"]
     tables: Mapping[str, Mapping[str, type[EndKeys]]] = {"source": sources, "sink": sinks}
     for name, table in tables.items():
-        keys[name] = {
-            "oneOf": [
-                _tag(parts[kind.__name__], "kind", [word], around) for word, kind in table.items()
-            ]
-        }
+        tagged = [
+            _tag(parts[kind.__name__], "kind", [word], around) for word, kind in table.items()
+        ]
+        keys[name] = {"oneOf": [*tagged, _BY_URI]}
     steps = [
         _tag(parts[kind.__name__], "operator", _words(word), {"id": {"type": "string"}, **around})
         for word, kind in OPERATORS.items()
@@ -106,7 +111,7 @@ def _vertices(
             }
             for word, kind in table.items()
         ]
-        yield _vertex([end], around, "connector", {"oneOf": connectors})
+        yield _vertex([end], around, "connector", {"oneOf": [*connectors, _BY_URI]})
     for word, kind in OPERATORS.items():
         yield _vertex(_words(word), around, "config", {"$ref": _REF.format(name=kind.__name__)})
 

@@ -66,14 +66,14 @@ class Pipeline(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     description: Annotated[str, describe("A description of the job in one line.")] = ""
     config: Annotated[Settings, describe("Settings of the job.")] = Settings()
     on_error: OnError = None
-    source: Annotated[Any, describe("The source; the key kind selects it.")] = None
+    source: Annotated[Any, describe("The source; the key kind or uri selects it.")] = None
     time: Annotated[Time | None, describe("Event time.")] = None
     steps: Annotated[
         list[Any], describe("Operators between the source and the window, in order.")
     ] = field(default_factory=list)
     window: Annotated[WindowSize | None, describe("The windows.")] = None
     ops: Annotated[Ops | None, describe("The key and the aggregates of the windows.")] = None
-    sink: Annotated[Any, describe("The sink; the key kind selects it.")] = None
+    sink: Annotated[Any, describe("The sink; the key kind or uri selects it.")] = None
     vertices: Annotated[list[Any], describe("All operators, sources and sinks.")] = field(
         default_factory=list
     )

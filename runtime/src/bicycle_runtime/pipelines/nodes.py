@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bicycle_runtime.endpoints.checking import Checks, label_of
+from bicycle_runtime.endpoints.catalog import Direction
+from bicycle_runtime.endpoints.checking import Checks, check_address, label_of
 from bicycle_runtime.endpoints.ends import EndKeys
 from bicycle_runtime.endpoints.job_settings import Parallelism, Settings
 from bicycle_runtime.endpoints.positions import KeyPath
@@ -28,7 +29,8 @@ from bicycle_runtime.pipelines.key_rules import check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Test
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.values import ErrorRule, OnError
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, StreamDefinitionError
+from bicycle_sdk.uri_queries import keys_of_uri
 
 _GROUP_KEYS = ("group_id", "group.id", "group")
 _AROUND_KEYS = frozenset({"name", "parallelism", "on_error"})
@@ -141,7 +143,7 @@ class _Reading:
 
     def __init__(self, checks: Checks, document: Document, whole: Pipeline | None) -> None:
         self._checks = checks
-        self._data = document.data
+        self._data = {key: self._expand(key, value) for key, value in document.data.items()}
         self._whole = Pipeline() if whole is None else whole
 
     def nodes(self) -> list[Node]:
@@ -205,14 +207,19 @@ class _Reading:
         if not isinstance(connector, dict):
             self._checks.missing(at, f"connector must be set for the {operator} {node_id!r}")
             return None
-        self._known_keys(connector, {"type", "properties"}, at)
+        self._known_keys(connector, {"type", "uri", "properties"}, at)
         table = SOURCES if operator == "source" else SINKS
-        what = f"connector type of a {operator}"
-        word = self._checks.word(connector.get("type"), table, (*at, "type"), what=what)
-        if word is None:
-            return None
         properties = connector.get("properties")
         properties = {} if properties is None else properties
+        if "uri" in connector:
+            direction: Direction = "source" if operator == "source" else "sink"
+            found = _read_uri(self._checks, connector, direction, at)
+            word, properties = (None, {}) if found is None else found
+        else:
+            what = f"connector type of a {operator}"
+            word = self._checks.word(connector.get("type"), table, (*at, "type"), what=what)
+        if word is None:
+            return None
         spec = self._ends(properties, word, (*at, "properties"), operator)
         return self._node(data, node_id, path, operator=operator, spec=spec, word=word)
 
@@ -232,6 +239,14 @@ class _Reading:
             for before, node in zip([None, *nodes], nodes, strict=False)
         ]
 
+    def _expand(self, name: str, data: Any) -> Any:
+        """Return the table of a source or sink with the kind and the keys of its URI."""
+        if name not in ("source", "sink") or not isinstance(data, dict) or "uri" not in data:
+            return data
+        direction: Direction = "source" if name == "source" else "sink"
+        found = _read_uri(self._checks, data, direction, (name,))
+        return data if found is None else {"kind": found[0], **found[1]}
+
     def _end(self, name: str) -> Node | None:
         """Return the source, or the sink."""
         data = self._data.get(name)
@@ -242,8 +257,11 @@ class _Reading:
                 self._checks.note((name,), f"{name} must be a table of keys")
             return None
         table = SOURCES if name == "source" else SINKS
+        if "uri" in data:  # It is wrong.
+            return None
         if "kind" not in data:
-            self._checks.missing((name, "kind"), f"{name}.kind must be set: {', '.join(table)}")
+            text = f"{name}.kind must be set, or {name}.uri; kinds are {', '.join(table)}"
+            self._checks.missing((name, "kind"), text)
             return None
         word = self._checks.word(data["kind"], table, (name, "kind"), what=f"{name} kind")
         if word is None:
@@ -378,6 +396,49 @@ class _Reading:
         for key in data:
             if key not in known:
                 self._checks.unknown(key, known, path)
+
+
+def _read_uri(
+    checks: Checks, table: Mapping[str, Any], direction: Direction, path: KeyPath
+) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and the keys of a table with a URI; None if the URI is wrong.
+
+    Problems of the keys in the URI are reported at the URI.
+
+    Args:
+        checks: Takes the problems.
+        table: The table: a source or sink of the short form, or the connector of a vertex.
+        direction: Source or sink.
+        path: Path of the table.
+    """
+    is_vertex = path[0] == "vertices"
+    word, below = ("type", (*path, "properties")) if is_vertex else ("kind", path)
+    at, uri = (*path, "uri"), table["uri"]
+    label = checks.label(at)
+    if not isinstance(uri, str):
+        checks.note(at, f"{label} is {uri!r}; expected a text such as kafka://host:9092/topic")
+    elif word in table:
+        checks.note(at, f"{label} and {word} are set; use only one")
+    else:
+        check_address(checks, uri, at)
+    if checks.is_wrong(at):
+        return None
+    try:
+        options_class, keys = keys_of_uri(direction, uri)
+    except StreamDefinitionError as error:
+        checks.note(at, f"{label}: {error.facts['problem']}; {error.facts['hint']}")
+        return None
+    further = table.get("properties") if is_vertex else table
+    further = {key: value for key, value in dict(further or {}).items() if key != "uri"}
+    for key, value in keys.items():
+        key_path = (*below, key)
+        if key in further:
+            text = f"{checks.label(key_path)} is also in the URI; set it once"
+            checks.note(key_path, text, at_key=True)
+        checks.locate(key_path, at)
+        keys[key] = list(value) if isinstance(value, tuple) else value
+    kinds = SOURCES if direction == "source" else SINKS
+    return kinds.of_connector(options_class.connector.word), {**keys, **further}
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,22 +40,9 @@ from bicycle_sdk.secrets import Secret
 from bicycle_streams.kafka.clients import SAME, ClientConfigError, ClientSettings
 from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_error, reason_of
 
-__all__ = [
-    "RESERVED_FOR_ALL",
-    "ClientLog",
-    "ClientProperties",
-    "checked_properties",
-    "client_error",
-    "open_client",
-]
-
 _logger = logging.getLogger(__name__)
 
 _C = TypeVar("_C")
-RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
-    "bootstrap.servers": "use the option brokers",
-    "metadata.broker.list": "use the option brokers",
-}
 _PROTOCOL = "security.protocol"
 _PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 
@@ -144,11 +131,10 @@ def checked_properties(
         KAFKA_PROPERTY_WRONG: a property is reserved, or contradicts another one.
     """
     given = dict(properties or {})
-    all_reserved = {**RESERVED_FOR_ALL, **reserved}
     for name in given:
-        if name in all_reserved:
+        if name in reserved:
             problem = "it is set by an option of the connector"
-            raise _refusal(vertex, name, problem, all_reserved[name])
+            raise _refusal(vertex, name, problem, reserved[name])
     plain = {name: value for name, value in given.items() if isinstance(value, str)}
     references = {name: value for name, value in given.items() if isinstance(value, Secret)}
     _refuse_contradictions(plain, {*given}, vertex)

@@ -74,16 +74,6 @@ from bicycle_streams.kafka.failures import Rights, is_outage
 __all__ = ["KafkaSink"]
 
 _LOG = logging.getLogger(__name__)
-_RESERVED = {
-    "transactional.id": "use the option transactional_id_prefix",
-    "transaction.timeout.ms": "use the option transaction_timeout_ms",
-    "message.timeout.ms": "use the option publish_timeout_ms",
-    "delivery.timeout.ms": "use the option publish_timeout_ms",
-    "enable.idempotence": "remove it: producers are always idempotent",
-    "acks": "remove it: acks=all is always used",
-    "request.required.acks": "remove it: acks=all is always used",
-    "delivery.report.only.error": "remove it",
-}
 _DEFAULTS = {
     "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.
     "queue.buffering.max.messages": "100000",
@@ -114,7 +104,9 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._topic_plan = options.create_topic
         self._messages = message_plan(options, spec)
         self.takes_rows = takes_rows(self._messages)
-        given = checked_properties(options.properties, vertex=spec.vertex_id, reserved=_RESERVED)
+        given = checked_properties(
+            options.properties, vertex=spec.vertex_id, reserved=options.reserved
+        )
         self._client = given.with_defaults({"bootstrap.servers": options.brokers, **_DEFAULTS})
         self._is_stopping = threading.Event()
         self._limits = TopicLimits()

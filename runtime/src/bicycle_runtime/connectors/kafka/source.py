@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -72,15 +72,6 @@ _ANSWER_WAIT_S = 0.05  # An answer takes 0.5 to 3 ms.
 _ANSWER_WAIT_MAX_S = 0.5  # The epoch loop stops no longer, however slow answers usually are.
 _SILENCE_S = 2.0
 _ANY_BYTES = 1 << 62
-_RESERVED: Final = {
-    "group.id": "use the option group_id",
-    "enable.auto.commit": "remove it: published offsets are always reported to the group",
-    "enable.auto.offset.store": "remove it: the position is in the checkpoints of the job",
-    "auto.offset.reset": "use the options starting_offsets and on_data_loss",
-    "enable.partition.eof": "remove it: the source requires the value true",
-    "group.instance.id": "remove it: the source does not join the group",
-}
-
 _NO_LAG = Lag(record_count=0, age_ms=0)
 
 
@@ -212,7 +203,7 @@ class KafkaSource(
         self._keys = key_format(spec, str(options.key_format), options.key_format_options)
         self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
         self._properties = checked_properties(
-            self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED
+            options.properties, vertex=spec.vertex_id, reserved=options.reserved
         )
         self._fixed = {
             "bootstrap.servers": self._options.brokers,

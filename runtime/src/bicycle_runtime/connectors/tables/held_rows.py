@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import pyarrow
@@ -77,12 +76,7 @@ class HeldReader:
             opened.append((file, self._stack.enter_context(found)))
         return opened
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property

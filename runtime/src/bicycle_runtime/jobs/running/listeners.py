@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from bicycle_runtime.connectors.registry import Offer, default_registry
@@ -132,12 +131,7 @@ class Listeners:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread is None:
             return
         self._put(None)

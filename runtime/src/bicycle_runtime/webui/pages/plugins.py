@@ -46,21 +46,21 @@ async def upload_do(site: Site, request: Request) -> Response:
 
 async def operation_page(site: Site, request: Request) -> Response:
     """Return how an operation goes; the page is requested again until it is over."""
-    try:
-        found = await site.scope(request).operation(int(request.path_params["number"]))
-    except BicycleError as error:
-        return site.refusal(request, error, status=404)
-    return site.page(request, "operation.html", {"operation": found})
+    return await _about_operation(site, request, "operation.html")
 
 
 async def withdraw_page(site: Site, request: Request) -> Response:
     """Return the page that asks once more before a job is taken out of the queue."""
     require_role(request.state.identity, Role.OPERATOR)
+    return await _about_operation(site, request, "withdraw.html")
+
+
+async def _about_operation(site: Site, request: Request, template: str) -> Response:
     try:
         found = await site.scope(request).operation(int(request.path_params["number"]))
     except BicycleError as error:
         return site.refusal(request, error, status=404)
-    return site.page(request, "withdraw.html", {"operation": found})
+    return site.page(request, template, {"operation": found})
 
 
 async def withdraw_do(site: Site, request: Request) -> Response:
