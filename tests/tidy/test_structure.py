@@ -32,7 +32,7 @@ OPERATION_WORDS = {
 }  # fmt: skip
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_920  # The aim is 122,210.
+LINES_MAX = 136_916  # The aim is 122,210.
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
@@ -58,6 +58,8 @@ STAND_ALONE = frozenset(
         "connectors.kafka.idle_rest",
         "connectors.stream_clients.admission",
         "connectors.stream_clients.losses",
+        "connectors.tables.row_groups",
+        "endpoints.keys",
         "extraction.loading",
         "extraction.neighbors",
         "formats.errors",
@@ -69,6 +71,7 @@ STAND_ALONE = frozenset(
         "jobs.running.storage_outages",
         "operators.windows.kept_slices",
         "operators.windows.sessions",
+        "pipelines.equal_values",
         "service.plugins.builder_child",
         "service.state_lookups",
         "service_process.http_server",

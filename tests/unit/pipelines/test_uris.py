@@ -40,8 +40,8 @@ def connector(found, end):
         (
             "kafka://b:1/x,y?group=g&start=latest&format=json&discovery_ms=1m",
             "kafka",
-            {"brokers": "b:1", "topics": ["x", "y"], "group_id": "g", "discovery_ms": 60_000,
-             "starting_offsets": "latest", "value_format": "json"},
+            {"brokers": "b:1", "topics": ["x", "y"], "group_id": "g",
+             "discovery_interval_ms": 60_000, "starting_offsets": "latest", "value_format": "json"},
         ),
         (
             'kafka://b:1/x?group=g&format=json&start={"timestamp_ms": 5}', "kafka",

@@ -14,8 +14,6 @@ import msgspec
 from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_sdk.expressions import Expression, lit
 
-__all__ = ["FieldText", "OfField", "PayloadSchema", "expression_of", "field_of", "text_of"]
-
 
 def text_of(record: Any) -> str:
     """Return a record as text: texts as they are, anything else as JSON.

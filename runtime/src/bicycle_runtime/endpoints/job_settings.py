@@ -10,8 +10,6 @@ from bicycle_runtime.endpoints.values import describe
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.graph import RestartStrategy
 
-__all__ = ["Parallelism", "Settings"]
-
 Parallelism = Annotated[int, Meta(ge=1, le=32_768)]
 
 
