@@ -32,7 +32,8 @@ OPERATION_WORDS = {
 }  # fmt: skip
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_916  # The aim is 122,210.
+LINES_MAX = 136_916  # Without SQL. The aim is 122,210.
+SQL_LINES_MAX = 9_000  # For SQL, its views that change, and queries on sealed state.
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
@@ -60,6 +61,8 @@ STAND_ALONE = frozenset(
         "connectors.stream_clients.losses",
         "connectors.tables.row_groups",
         "endpoints.keys",
+        "expressions.sql.numbers",
+        "expressions.sql.texts",
         "extraction.loading",
         "extraction.neighbors",
         "formats.errors",
@@ -159,3 +162,4 @@ def test_a_module_that_is_no_interface_does_not_list_its_public_names_again():
 
 def test_the_runtime_and_the_toolkit_have_no_more_lines_than_they_had():
     assert line_count() <= LINES_MAX
+    assert line_count(of_sql=True) <= SQL_LINES_MAX

@@ -24,7 +24,7 @@ from bicycle_runtime.expressions.array_rules import compute_in_arrays
 from bicycle_runtime.expressions.nested import Elements, elements_of, regroup
 from bicycle_runtime.frames.arrays import bool_array, numpy
 from bicycle_runtime.frames.frame import Frame
-from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
+from bicycle_runtime.frames.vectors import ArrowVector, Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 from bicycle_sdk.value_functions import ROWS
 
@@ -97,7 +97,7 @@ class NotedColumns:
         mask: Which of them.
     """
 
-    __slots__ = ("__weakref__", "_above", "_known", "_mask", "_splits", "count", "frame")
+    __slots__ = ("__weakref__", "_above", "_known", "_mask", "_splits", "_sql", "count", "frame")
 
     def __init__(
         self, columns: Columns, above: NotedColumns | None = None, mask: Mask | None = None
@@ -105,6 +105,7 @@ class NotedColumns:
         self.frame, self._above, self._mask = columns, above, mask
         self._known: dict[int, Vector] = {}  # by the identity of an expression
         self._splits: dict[int, tuple[Mask, NotedColumns, NotedColumns]] = {}
+        self._sql: Any = None
         self.count: int = columns.count
 
     def field(self, name: Any) -> Vector:
@@ -144,6 +145,15 @@ class NotedColumns:
             self._splits[id(condition)] = found
         return found
 
+    def sql(self) -> Any:
+        """Return these as ``SqlRows``, on which SQL expressions are computed."""
+        if self._sql is None:
+            # It imports pyarrow, which is slow and which jobs without SQL do not need.
+            from bicycle_runtime.expressions.sql.computing import SqlRows
+
+            self._sql = SqlRows(lambda source: evaluate(source, self.frame), self.count)
+        return self._sql
+
     def _find(self, expression: Expression) -> Vector | None:
         found = self._known.get(id(expression))
         if found is None and self._above is not None and self._mask is not None:
@@ -176,6 +186,11 @@ def _evaluate(expression: Expression, columns: Columns) -> Vector:
     special = _SPECIAL.get(expression.operation)
     if special is not None:
         return special(expression.arguments, columns)
+    if expression.operation.startswith("sql."):
+        column, errors = noted(columns).sql().array(expression)
+        if errors:
+            raise Refused
+        return ArrowVector(column)
     values = [
         evaluate(one, columns)
         if isinstance(one, Expression)

@@ -1,8 +1,4 @@
-"""The kernel of expressions: DataFusion, called for a batch of columns.
-
-It holds no state and sees nothing but the batch. A record without a value makes a whole batch fail,
-so a batch that fails is halved until the record is found.
-"""
+"""The kernel of expressions of pipelines: DataFusion, called for a batch."""
 
 from __future__ import annotations
 
@@ -55,15 +51,7 @@ class Kernel:
         self._query = f"SELECT {', '.join(columns)} FROM {_TABLE}"
 
     def column(self, read: FieldRead, values: Any) -> Any:
-        """Return the Arrow column that the expressions read.
-
-        Args:
-            read: Which of it.
-            values: The value of the field in each record: a list, an array, or an Arrow column.
-
-        Raises:
-            Exception: a value is of another type.
-        """
+        """Return the Arrow column that the expressions read."""
         if isinstance(values, pyarrow.Array):
             is_as_read = not read.path and values.type == _TYPES[read.type] and read.type != "json"
             return values if is_as_read else _column(read, values.to_pylist())
@@ -73,15 +61,7 @@ class Kernel:
         return _column(read, values)
 
     def compute(self, columns: Sequence[Any], count: int) -> list[Any]:
-        """Return a column for each expression.
-
-        Args:
-            columns: What is read, as ``column`` gives it.
-            count: The number of records.
-
-        Raises:
-            Exception: a record has no value. It is the library's own, whichever that is.
-        """
+        """Return a column for each expression."""
         self._session.deregister_table(_TABLE)
         self._session.register_record_batches(_TABLE, [[_batch(columns, count)]])
         found = pyarrow.Table.from_batches(self._session.sql(self._query).collect())

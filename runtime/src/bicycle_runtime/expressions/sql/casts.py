@@ -1,0 +1,289 @@
+"""Conversions between SQL types, which raise if a value has no equivalent.
+
+Floats and decimals lose their fraction as ints, as in Flink, Spark and DataFusion. Times are RFC
+3339 as text; a text without zone is in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import pyarrow
+import pyarrow.compute as pc
+
+from bicycle_runtime.expressions.sql.functions import without_zone
+from bicycle_runtime.expressions.sql.types import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    JSON,
+    NULL,
+    TIME,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
+    arrow_type,
+    decimal_digits,
+)
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+_WORD_MAX = 60
+
+
+def conversion(given: SqlType, wanted: SqlType) -> Callable[[Any], Any] | None:
+    """Return the function that converts columns of one type to another, or None."""
+    if given == NULL:
+        return lambda column: pyarrow.nulls(len(column), arrow_type(wanted))
+    if given.endswith("[]") and wanted.endswith("[]"):
+        inner = conversion(given[:-2], wanted[:-2])
+        return None if inner is None else lambda column: _each_item(column, inner, wanted)
+    if wanted == VARCHAR and given.endswith("[]"):
+        return lambda column: by_value(column, lambda value: msgspec.json.encode(value).decode())
+    digits = decimal_digits(wanted)
+    kinds = "DECIMAL" if decimal_digits(given) else given, "DECIMAL" if digits else wanted
+    found = _CONVERSIONS.get(kinds)
+    if kinds[1] == "DECIMAL" and found is not None:
+        return lambda column: found(column, digits)
+    return _same if given == wanted else found
+
+
+def by_value(column: Any, function: Callable[[Any], Any]) -> list[Any]:
+    """Return the results of a Python function for the values that are not NULL."""
+    return [None if value is None else function(value) for value in column.to_pylist()]
+
+
+def time_texts(column: Any) -> Any:
+    """Return timestamps as RFC 3339 text in UTC, with microseconds if there are any."""
+    texts = pc.strftime(without_zone(column), "%Y-%m-%dT%H:%M:%S")
+    texts = pc.replace_substring_regex(texts, r"\.000$", "")
+    texts = pc.replace_substring_regex(texts, r"(\.\d{3})$", r"\1000")
+    return pc.binary_join_element_wise(texts, "Z", "")
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time in a text; without a zone it is in UTC.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"{text[:_WORD_MAX]!r} is not a timestamp") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _same(column: Any) -> Any:
+    return column
+
+
+def _each_item(column: Any, convert: Callable[[Any], Any], wanted: SqlType) -> Any:
+    flat = convert(column.values)
+    items = (
+        flat if isinstance(flat, pyarrow.Array) else pyarrow.array(flat, arrow_type(wanted[:-2]))
+    )
+    mask = pc.is_null(column) if column.null_count else None
+    return pyarrow.ListArray.from_arrays(column.offsets, items, mask=mask)
+
+
+def _text_as_int(column: Any) -> Any:
+    trimmed = pc.utf8_trim_whitespace(column)
+    return pc.replace_substring_regex(trimmed, r"^\+", "").cast(pyarrow.int64())
+
+
+def _text_as_float(column: Any) -> Any:
+    return pc.utf8_trim_whitespace(column).cast(pyarrow.float64())
+
+
+def _text_as_bool(column: Any) -> list[bool | None]:
+    return by_value(column, _parse_bool)
+
+
+def _parse_bool(text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise ValueError(f"{text[:_WORD_MAX]!r} is not a boolean")
+
+
+def _text_as_decimal(column: Any, digits: tuple[int, int]) -> Any:
+    quantum = Decimal(1).scaleb(-digits[1])
+
+    def parse(text: str) -> Decimal:
+        try:
+            return Decimal(text.strip()).quantize(quantum, ROUND_HALF_UP)
+        except InvalidOperation:
+            raise ValueError(f"{text[:_WORD_MAX]!r} is not a DECIMAL{digits}") from None
+
+    return pyarrow.array(by_value(column, parse), pyarrow.decimal128(*digits))
+
+
+def _as_decimal(column: Any, digits: tuple[int, int]) -> Any:
+    if pyarrow.types.is_floating(column.type):
+        return _text_as_decimal(pyarrow.array(by_value(column, repr), pyarrow.string()), digits)
+    if pyarrow.types.is_int64(column.type):
+        wide = column.cast(pyarrow.decimal128(19, 0))
+        return wide.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
+    return rounded_decimal(column, digits)
+
+
+def rounded_decimal(column: Any, digits: tuple[int, int]) -> Any:
+    """Return decimals rounded half away from zero; too many digits are an error."""
+    if column.type.scale > digits[1]:
+        column = pc.round(column, digits[1], "half_towards_infinity")
+    # Arrow checks the digits of decimals of the same scale only when they are converted.
+    return column.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
+
+
+def _as_int(column: Any) -> Any:
+    if pyarrow.types.is_decimal(column.type):
+        return pc.trunc(column).cast(pyarrow.decimal256(76, 0)).cast(pyarrow.int64())
+    return pc.trunc(column).cast(pyarrow.int64())
+
+
+def _as_float(column: Any) -> Any:
+    return column.cast(pyarrow.float64(), safe=False)
+
+
+def _number_as_bool(column: Any) -> Any:
+    return pc.not_equal(column, pyarrow.scalar(0, column.type))
+
+
+def _text_as_time(column: Any) -> Any:
+    return pyarrow.array(by_value(column, parse_time), pyarrow.timestamp("ms", "UTC"), safe=False)
+
+
+def _text_as_date(column: Any) -> Any:
+    return by_value(column, lambda text: date.fromisoformat(text.strip()[:_WORD_MAX]))
+
+
+def _time_as_date(column: Any) -> Any:
+    return pc.floor_temporal(without_zone(column), unit="day").cast(pyarrow.date32())
+
+
+def _date_as_time(column: Any) -> Any:
+    return column.cast(pyarrow.timestamp("ms")).cast(pyarrow.timestamp("ms", "UTC"))
+
+
+def _time_of_day(column: Any) -> Any:
+    return without_zone(column).cast(pyarrow.time32("ms"))
+
+
+def _text_as_json(column: Any) -> Any:
+    by_value(column, lambda text: msgspec.json.decode(text.encode()))
+    return column
+
+
+def _by_text(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of JSON values by their texts: ``"5"`` and ``5`` are 5."""
+
+    def converted(column: Any) -> Any:
+        return convert(pyarrow.array(by_value(column, _plain_text), pyarrow.string()))
+
+    return converted
+
+
+def _plain_text(text: str) -> str | None:
+    if text[:1] != '"':
+        return None if text == "null" else text
+    found = msgspec.json.decode(text)
+    return str(found)
+
+
+def _interval(column: Any) -> list[Any]:
+    return by_value(column, parse_interval)
+
+
+def parse_interval(text: str) -> tuple[int, int, int]:
+    """Return months, days and nanoseconds of a text such as ``1 day 02:00:00``.
+
+    Raises:
+        ValueError: the text is no interval.
+
+    Example:
+        >>> parse_interval("1 year 2 days"), parse_interval("-90 seconds")
+        ((12, 2, 0), (0, 0, -90000000000))
+    """
+    months = days = nanoseconds = 0
+    words = text.split()
+    while words:
+        first = words.pop(0)
+        if ":" in first:
+            parts = [float(part) for part in first.lstrip("+-").split(":")]
+            total = sum(part * size for part, size in zip(parts, (3600, 60, 1), strict=False))
+            nanoseconds += round(total * 1e9) * (-1 if first.startswith("-") else 1)
+            continue
+        unit = (words.pop(0) if words else "").lower().removesuffix("s")
+        size = INTERVAL_UNITS.get(unit)
+        try:
+            count = float(first)
+        except ValueError:
+            size = None
+        if size is None:
+            raise ValueError(f"{text[:_WORD_MAX]!r} is not an interval")
+        if not (count * (size[0] or size[1] or 1)).is_integer() and not size[2]:
+            raise ValueError(f"{text[:_WORD_MAX]!r}: months and days are whole numbers")
+        months += round(count * size[0])
+        days += round(count * size[1])
+        nanoseconds += round(count * size[2])
+    return months, days, nanoseconds
+
+
+_SECOND = 1_000_000_000
+# Months, days and nanoseconds of a unit.
+INTERVAL_UNITS: Mapping[str, tuple[int, int, int]] = {
+    "year": (12, 0, 0), "quarter": (3, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0),
+    "day": (0, 1, 0), "hour": (0, 0, 3600 * _SECOND), "minute": (0, 0, 60 * _SECOND),
+    "second": (0, 0, _SECOND), "millisecond": (0, 0, 1_000_000),
+}  # fmt: skip
+
+
+_TO_TEXT: Mapping[SqlType, Callable[..., Any]] = {
+    BIGINT: lambda column: column.cast(pyarrow.string()),
+    DOUBLE: lambda column: by_value(column, repr),
+    "DECIMAL": lambda column: by_value(column, lambda value: format(value, "f")),
+    BOOLEAN: lambda column: column.cast(pyarrow.string()),
+    TIMESTAMP: time_texts,
+    DATE: lambda column: column.cast(pyarrow.string()),
+    TIME: lambda column: by_value(column, lambda value: value.isoformat()),
+    JSON: _same,
+    BLOB: lambda column: column.cast(pyarrow.string()),
+}
+_FROM_TEXT: Mapping[SqlType, Callable[..., Any]] = {
+    BIGINT: _text_as_int,
+    DOUBLE: _text_as_float,
+    "DECIMAL": _text_as_decimal,
+    BOOLEAN: _text_as_bool,
+    TIMESTAMP: _text_as_time,
+    DATE: _text_as_date,
+    TIME: lambda column: column.cast(pyarrow.time32("ms")),
+    INTERVAL: _interval,
+    JSON: _text_as_json,
+    BLOB: lambda column: column.cast(pyarrow.binary()),
+}
+_CONVERSIONS: Mapping[tuple[SqlType, SqlType], Callable[..., Any]] = {
+    **{(word, VARCHAR): convert for word, convert in _TO_TEXT.items()},
+    **{(VARCHAR, word): convert for word, convert in _FROM_TEXT.items()},
+    **{(JSON, word): _by_text(_FROM_TEXT[word]) for word in (BIGINT, DOUBLE, BOOLEAN, TIMESTAMP)},
+    (BIGINT, DOUBLE): _as_float,
+    (BIGINT, "DECIMAL"): _as_decimal,
+    (BIGINT, BOOLEAN): _number_as_bool,
+    (DOUBLE, BIGINT): _as_int,
+    (DOUBLE, "DECIMAL"): _as_decimal,
+    (DOUBLE, BOOLEAN): _number_as_bool,
+    ("DECIMAL", BIGINT): _as_int,
+    ("DECIMAL", DOUBLE): _as_float,
+    ("DECIMAL", "DECIMAL"): rounded_decimal,
+    (BOOLEAN, BIGINT): lambda column: column.cast(pyarrow.int64()),
+    (BOOLEAN, DOUBLE): lambda column: column.cast(pyarrow.int64()).cast(pyarrow.float64()),
+    (TIMESTAMP, DATE): _time_as_date,
+    (TIMESTAMP, TIME): _time_of_day,
+    (DATE, TIMESTAMP): _date_as_time,
+}

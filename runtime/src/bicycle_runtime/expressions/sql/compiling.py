@@ -1,0 +1,407 @@
+"""SQL texts as trees: parsed by sqlglot, checked against fields and functions.
+
+The parser does not interpret functions: a function of a text is the row of the table with its name.
+Only functions of one record exist there, so that no expression depends on a clock, on chance, or on
+other records. Only planning imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, TokenError
+
+from bicycle_runtime.expressions.sql.computing import FAILURES, SqlRows
+from bicycle_runtime.expressions.sql.nested import path_text
+from bicycle_runtime.expressions.sql.tree import (
+    UnknownFunctionError,
+    WrongTypesError,
+    call,
+    case,
+    cast,
+    literal,
+    type_of,
+)
+from bicycle_runtime.expressions.sql.types import (
+    JSON,
+    NULL,
+    type_named,
+)
+from bicycle_runtime.frames.vectors import Vector
+from bicycle_sdk.expressions import Expression
+
+# What is larger takes long to check and to compute.
+_TERMS_MAX = 5_000
+_DEPTH_MAX = 150
+_INT_MAX = (1 << 63) - 1
+_AGGREGATES = frozenset(
+    [
+        "any_value",
+        "approx_count_distinct",
+        "arg_max",
+        "arg_min",
+        "array_agg",
+        "avg",
+        "bool_and",
+        "bool_or",
+        "count",
+        "count_if",
+        "first",
+        "last",
+        "list",
+        "max",
+        "median",
+        "min",
+        "mode",
+        "quantile",
+        "stddev",
+        "string_agg",
+        "sum",
+        "variance",
+    ]
+)
+# Nodes of the parser, and the functions that they mean.
+_BINARY: Mapping[type[exp.Expr], str] = {
+    exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "mod",
+    exp.EQ: "equal", exp.NEQ: "not_equal", exp.LT: "lt", exp.LTE: "lte", exp.GT: "gt",
+    exp.GTE: "gte", exp.Like: "like", exp.ILike: "ilike", exp.DPipe: "concat_operator",
+    exp.NullSafeNEQ: "is_distinct_from", exp.NullSafeEQ: "is_not_distinct_from",
+    exp.BitwiseAnd: "bitwise_and", exp.BitwiseOr: "bitwise_or", exp.BitwiseXor: "bitwise_xor",
+    exp.BitwiseLeftShift: "shift_left", exp.BitwiseRightShift: "shift_right", exp.Pow: "power",
+    exp.RegexpLike: "regexp_matches",
+}  # fmt: skip
+_SINGLE: Mapping[type[exp.Expr], str] = {
+    exp.Neg: "negate", exp.Not: "not", exp.BitwiseNot: "bitwise_not",
+}  # fmt: skip
+_IS = {True: "is_true", False: "is_false"}
+_TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+class SqlDialect(DuckDB):
+    """Expressions in SQL, with functions by name and arrays that count from 1."""
+
+    INDEX_OFFSET = 0  # Indexes are left as they are written.
+
+    class Parser(DuckDB.Parser):  # type: ignore[misc,valid-type]  # a metaclass sets it
+        """The parser, which interprets only functions with a syntax of their own."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: DuckDB.Parser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
+        }
+
+
+def parse(text: str) -> exp.Expr:
+    """Return the parsed text of a single expression.
+
+    Raises:
+        ValueError: the text is not one expression, or too long.
+    """
+    try:
+        terms = len(sqlglot.tokenize(text, dialect=SqlDialect))
+        if terms > _TERMS_MAX:
+            raise ValueError(f"it has {terms:,} terms, but at most {_TERMS_MAX:,} are allowed")
+        found = sqlglot.parse(text, dialect=SqlDialect)
+    except TokenError as error:
+        raise ValueError("invalid SQL: a quote is not closed") from error
+    except ParseError as error:
+        raise ValueError(f"invalid SQL: {_problem(error)}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if len(found) != 1 or found[0] is None:
+        raise ValueError("it must be a single expression")
+    return found[0]
+
+
+def _problem(error: ParseError) -> str:
+    """Return the parser's problem with a text, and the preceding word."""
+    found = error.errors[0]
+    problem = str(found["description"])
+    preceding = f"{found['start_context']}{found['highlight']}".strip()
+    if problem.startswith("Required keyword"):
+        return f"an operand is missing after {preceding!r}"
+    if problem.startswith("Expecting"):
+        return f"expected {problem.removeprefix('Expecting ').strip()} after {preceding!r}"
+    return f"unexpected {found['highlight']!r}"
+
+
+def compile_text(text: str, columns: Mapping[str, Expression]) -> Expression:
+    """Return the tree of an SQL text.
+
+    Args:
+        text: A single expression.
+        columns: The columns that it may read, by name.
+
+    Raises:
+        ValueError: the text is no SQL, names an unknown column or function, or has wrong types.
+
+    Example:
+        >>> from bicycle_runtime.expressions.sql.tree import column
+        >>> type_of(compile_text("celsius * 1.8 + 32", {"celsius": column("celsius", "DOUBLE")}))
+        'DOUBLE'
+    """
+    try:
+        tree = Translation(columns).tree(parse(text))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    check(tree)
+    return tree
+
+
+def check(tree: Expression) -> None:
+    """Compute an expression on no rows, which shows whether it can be computed.
+
+    Raises:
+        ValueError: a conversion does not exist, or a constant is invalid.
+    """
+    try:
+        SqlRows(lambda _: Vector(0, []), 0).array(tree)
+    except FAILURES as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
+
+
+class Translation:
+    """The translation of parsed texts to trees over some columns.
+
+    Args:
+        columns: The columns by name.
+    """
+
+    def __init__(self, columns: Mapping[str, Expression]) -> None:
+        self._columns = columns
+        self._depth = 0
+
+    def tree(self, node: exp.Expr) -> Expression:
+        """Return the tree of a node.
+
+        Raises:
+            ValueError: the node, or a part of it, is not supported.
+        """
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise ValueError("it is nested too deeply")
+        try:
+            return self._tree(node)
+        finally:
+            self._depth -= 1
+
+    def _tree(self, node: exp.Expr) -> Expression:
+        kind = type(node)
+        if kind in _BINARY:
+            return self._call(node, _BINARY[kind], node.this, node.expression)
+        if kind in _SINGLE:
+            return self._with_one_operand(node)
+        special = _SPECIAL.get(kind)
+        if special is None:
+            raise ValueError(f"{node.sql(SqlDialect)} is not allowed: {_why(node)}")
+        return special(self, node)
+
+    def _call(self, node: exp.Expr, name: str, *arguments: exp.Expr | None) -> Expression:
+        return self._apply(node, name, *(self.tree(each) for each in arguments if each is not None))
+
+    def _apply(self, node: exp.Expr, name: str, *arguments: Expression) -> Expression:
+        try:
+            return call(name, *arguments)
+        except WrongTypesError as error:
+            raise ValueError(f"{node.sql(SqlDialect)}: {error}{_position(node)}") from error
+        except UnknownFunctionError as error:
+            raise ValueError(
+                f"{node.sql(SqlDialect)} is not allowed{_position(node)}: it is not a supported "
+                f"function{error.hint or _ONLY_THE_RECORD}"
+            ) from error
+
+    def _with_one_operand(self, node: exp.Expr) -> Expression:
+        inner = node.this
+        if isinstance(node, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
+            return _number(f"-{inner.name}")
+        return self._call(node, _SINGLE[type(node)], inner)
+
+    def _column(self, node: exp.Expr) -> Expression:
+        if node.args.get("table"):
+            raise ValueError(f"{node.sql(SqlDialect)}: fields have no table; write a path with ->>")
+        found = self._columns.get(node.name)
+        if found is None:
+            known = ", ".join(sorted(self._columns))
+            raise ValueError(f"there is no field {node.name!r}; the record has {known}")
+        return found
+
+    def _literal(self, node: exp.Expr) -> Expression:
+        return literal(node.name) if node.args["is_string"] else _number(node.name)
+
+    def _cast(self, node: exp.Expr) -> Expression:
+        wanted = type_named(node.args["to"].sql("postgres"))
+        return cast(self.tree(node.this), wanted, is_try=isinstance(node, exp.TryCast))
+
+    def _between(self, node: exp.Expr) -> Expression:
+        return self._call(node, "between", node.this, node.args["low"], node.args["high"])
+
+    def _in(self, node: exp.Expr) -> Expression:
+        if node.args.get("query") or node.args.get("unnest"):
+            raise ValueError(
+                f"{node.sql(SqlDialect)} is not allowed: it is not an expression of a single record"
+            )
+        return self._call(node, "is_in", node.this, *node.expressions)
+
+    def _is(self, node: exp.Expr) -> Expression:
+        other = node.expression
+        if isinstance(other, exp.Null):
+            return self._call(node, "is_null", node.this)
+        if isinstance(other, exp.Boolean):
+            return self._call(node, _IS[bool(other.this)], node.this)
+        raise ValueError(f"{node.sql(SqlDialect)}: IS is followed by NULL, TRUE or FALSE")
+
+    def _case(self, node: exp.Expr) -> Expression:
+        branches = []
+        for each in node.args["ifs"]:
+            condition = self.tree(each.this)
+            if node.this is not None:
+                condition = self._apply(node, "equal", self.tree(node.this), condition)
+            branches.append((condition, self.tree(each.args["true"])))
+        otherwise = node.args.get("default")
+        rest = literal(None) if otherwise is None else self.tree(otherwise)
+        return case(branches, rest)
+
+    def _if(self, node: exp.Expr) -> Expression:
+        return self._call(node, "if", node.this, node.args["true"], node.args.get("false"))
+
+    def _logic(self, node: exp.Expr) -> Expression:
+        """Return a chain of AND or OR as a balanced tree, which is not deep."""
+        name = "and" if isinstance(node, exp.And) else "or"
+        parts = [self.tree(each) for each in _flat(node)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            rest = parts[len(parts) // 2 * 2 :]
+            parts = [*(self._apply(node, name, *pair) for pair in pairs), *rest]
+        return parts[0]
+
+    def _function(self, node: exp.Expr) -> Expression:
+        name = str(node.this)
+        if name.lower() in _AGGREGATES:
+            raise ValueError(f"{node.sql(SqlDialect)} is not allowed: {_ONE_RECORD}")
+        return self._call(node, name, *node.expressions)
+
+    def _trim(self, node: exp.Expr) -> Expression:
+        name = _TRIMS[str(node.args.get("position") or "")]
+        return self._call(node, name, node.this, node.args.get("expression"))
+
+    def _substring(self, node: exp.Expr) -> Expression:
+        return self._call(node, "substr", node.this, node.args["start"], node.args.get("length"))
+
+    def _position_of(self, node: exp.Expr) -> Expression:
+        return self._call(node, "strpos", node.this, node.args["substr"])
+
+    def _extract(self, node: exp.Expr) -> Expression:
+        value = self.tree(node.expression)
+        return self._apply(node, "date_part", literal(node.this.name.lower()), value)
+
+    def _bracket(self, node: exp.Expr) -> Expression:
+        [index] = node.expressions
+        if isinstance(index, exp.Slice):
+            return self._call(node, "array_slice", node.this, index.this, index.expression)
+        return self._call(node, "array_element", node.this, index)
+
+    def _interval(self, node: exp.Expr) -> Expression:
+        unit = node.args.get("unit")
+        text = node.this.name if isinstance(node.this, exp.Literal) else None
+        if text is None:
+            raise ValueError(f"{node.sql(SqlDialect)}: the number of an interval is a constant")
+        return cast(literal(f"{text} {'' if unit is None else unit.name}".strip()), "INTERVAL")
+
+    def _path(self, node: exp.Expr) -> Expression:
+        name = "json_get_text" if isinstance(node, exp.JSONExtractScalar) else "json_get"
+        steps: list[str | int] = []
+        inner: Any = node
+        while isinstance(inner, (exp.JSONExtract, exp.JSONExtractScalar)):
+            steps = [*_steps(inner.expression), *steps]
+            inner = inner.this
+        value = self.tree(inner)
+        if type_of(value) not in (JSON, NULL) and value.operation != "sql.literal":
+            raise ValueError(
+                f"{node.sql(SqlDialect)}: a path must begin with a field of the type json"
+            )
+        return call(name, value, literal(path_text(steps)))
+
+
+_ONLY_THE_RECORD = "; functions may depend only on the record"
+_ONE_RECORD = "an expression sees a single record; use a window to aggregate records"
+_SPECIAL: Mapping[type[exp.Expr], Callable[[Translation, Any], Expression]] = {
+    exp.Column: Translation._column,
+    exp.Literal: Translation._literal,
+    exp.Null: lambda _, __: literal(None),
+    exp.Boolean: lambda _, node: literal(bool(node.this)),
+    exp.Paren: lambda translation, node: translation.tree(node.this),
+    exp.Cast: Translation._cast,
+    exp.TryCast: Translation._cast,
+    exp.Between: Translation._between,
+    exp.In: Translation._in,
+    exp.Is: Translation._is,
+    exp.Case: Translation._case,
+    exp.If: Translation._if,
+    exp.And: Translation._logic,
+    exp.Or: Translation._logic,
+    exp.Anonymous: Translation._function,
+    exp.Trim: Translation._trim,
+    exp.Substring: Translation._substring,
+    exp.StrPosition: Translation._position_of,
+    exp.Extract: Translation._extract,
+    exp.Bracket: Translation._bracket,
+    exp.Array: lambda translation, node: translation._call(node, "array", *node.expressions),
+    exp.Interval: Translation._interval,
+    exp.JSONExtract: Translation._path,
+    exp.JSONExtractScalar: Translation._path,
+}
+
+
+def _number(text: str) -> Expression:
+    if text.lstrip("-").isdecimal() and -_INT_MAX - 1 <= int(text) <= _INT_MAX:
+        return literal(int(text))
+    return literal(float(text))
+
+
+def _flat(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the parts of a chain of one operator, in order."""
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if type(part) is type(node):
+            todo += [part.expression, part.this]
+        else:
+            yield part
+
+
+def _steps(path: Any) -> Iterator[str | int]:
+    """Yield the keys and indexes of a path."""
+    for part in path.expressions if isinstance(path, exp.JSONPath) else [path]:
+        if isinstance(part, exp.JSONPathRoot):
+            continue
+        key = part.this
+        is_step = isinstance(part, (exp.JSONPathKey, exp.JSONPathSubscript))
+        if is_step and isinstance(key, (str, int)):
+            yield key
+        elif isinstance(part, exp.Literal):
+            yield int(part.name) if part.is_int else part.name
+        else:
+            raise ValueError(f"the path {path.sql(SqlDialect)} may contain only keys and numbers")
+
+
+def _position(node: exp.Expr) -> str:
+    """Return the line and column of a node as text, if they are known."""
+    for each in node.walk():
+        if "line" in each.meta:
+            column_number = each.meta["col"] - (each.meta["end"] - each.meta["start"])
+            return f" (line {each.meta['line']}, column {column_number})"
+    return ""
+
+
+def _why(node: exp.Expr) -> str:
+    if isinstance(node, exp.AggFunc):
+        return _ONE_RECORD
+    if isinstance(node, (exp.Query, exp.Command)):
+        return "it is not an expression of a single record"
+    return f"it is not a supported function{_ONLY_THE_RECORD}"

@@ -1,0 +1,126 @@
+"""The form of a row in the table of SQL functions, and tools for computing.
+
+A row declares a function once: its names, the types of arguments and result, the computation, what
+it returns for NULL, and examples that are its test and its documentation. The room's other modules
+hold the rows by subject; ``table`` joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow
+
+Group = Literal[
+    "comparison", "logic", "arithmetic", "mathematics", "text", "time", "condition", "json", "array"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFunction:
+    """A function of values of one record, without effects.
+
+    Args:
+        names: The name in trees (after ``sql.``), then further names in SQL texts and plans.
+        group: The subject, for the reference.
+        signatures: Types of arguments and result; see ``Signature``.
+        compute: Returns the result for columns: an Arrow array, or a list of Python's values. Each
+            argument is an array or a scalar, at least one is an array. It raises if a row fails.
+        takes_nulls: The function has its own rule for NULL; otherwise a NULL argument leads to
+            NULL.
+        decimal: Returns the DECIMAL of the result from the DECIMALs of the arguments.
+        examples: SQL texts, with their values in Python; at least one.
+        symbol: How the reference writes an operator, such as ``a + b``.
+    """
+
+    names: tuple[str, ...]
+    group: Group
+    signatures: tuple[Signature, ...]
+    compute: Callable[..., Any]
+    takes_nulls: bool = False
+    decimal: Callable[..., str] | None = None
+    examples: tuple[tuple[str, Any], ...]
+    symbol: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name in trees."""
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Types of arguments and the type of the result.
+
+    ``T`` is the same type in all positions; ``DECIMAL`` is any DECIMAL. The last ``optional``
+    arguments may be absent; with ``is_repeated``, the last one may be given any number of times.
+    """
+
+    arguments: tuple[str, ...]
+    result: str
+    optional: int = 0
+    is_repeated: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Iterator[Signature]:
+        """Yield the signatures that a text declares.
+
+        Example:
+            >>> [found] = Signature.read("VARCHAR BIGINT? -> VARCHAR")
+            >>> found.arguments, found.optional, found.result
+            (('VARCHAR', 'BIGINT'), 1, 'VARCHAR')
+        """
+        for each in text.split("|"):
+            given, _, result = each.partition("->")
+            words = given.split()
+            optional = sum(word.endswith("?") for word in words)
+            arguments = tuple(word.rstrip("?*") for word in words)
+            yield cls(arguments, result.strip(), optional, bool(words) and words[-1].endswith("*"))
+
+    def __str__(self) -> str:
+        marks = ["*" if self.is_repeated else "?"] * len(self.arguments)
+        required = len(self.arguments) - max(self.optional, int(self.is_repeated))
+        marks[:required] = [""] * required
+        return " ".join(map("".join, zip(self.arguments, marks, strict=True)))
+
+    def expected(self, count: int) -> list[str] | None:
+        """Return the expected type of each of some arguments, or None if there are others."""
+        words = list(self.arguments)
+        if self.is_repeated:
+            words += words[-1:] * (count - len(words))
+        required = len(self.arguments) - self.optional
+        return words[:count] if required <= count <= len(words) else None
+
+
+def function(
+    names: str, signatures: str, compute: Callable[..., Any], *examples: tuple[str, Any],
+    group: Group, takes_nulls: bool = False, decimal: Callable[..., str] | None = None,
+    symbol: str = "",
+) -> SqlFunction:  # fmt: skip
+    """Return a row of the table."""
+    return SqlFunction(
+        names=tuple(names.split()), group=group, signatures=tuple(Signature.read(signatures)),
+        compute=compute, takes_nulls=takes_nulls, decimal=decimal, examples=examples, symbol=symbol,
+    )  # fmt: skip
+
+
+def each(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Return a computation that calls a Python function for the rows without a NULL."""
+
+    def compute(*columns: Any) -> list[Any]:
+        count = next(len(one) for one in columns if isinstance(one, pyarrow.Array))
+        lists = [
+            [one.as_py()] * count if isinstance(one, pyarrow.Scalar) else one.to_pylist()
+            for one in columns
+        ]
+        rows = zip(*lists, strict=True)
+        return [None if None in row else function(*row) for row in rows]
+
+    return compute
+
+
+def without_zone(column: Any) -> Any:
+    """Return timestamps in UTC without their zone."""
+    return column.cast(pyarrow.timestamp("ms"))
