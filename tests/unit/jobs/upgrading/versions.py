@@ -135,7 +135,6 @@ class Site:
         folder = location.folder
         with job_locks(location):
             folder.write_request(request)
-            folder.status_path.unlink(missing_ok=True)
         process = begin()
 
         def begun() -> JobStatus | None:

@@ -44,7 +44,10 @@ class PreviousRun:
     def put_back(self) -> None:
         """Put it back when the run that was started since is over and never came to run."""
         status = self.folder.status()
-        if status is not None and (status.running_ms is not None or not status.state.is_final):
+        has_run = status is not None and (
+            status.running_ms is not None or not status.state.is_final
+        )
+        if has_run and self.folder.status_path.read_bytes() != self.status:
             return
         lock = FileLock(self.folder.lock_path, job=self.folder.id, location=str(self.folder.path))
         with contextlib.suppress(JobRunningError), lock:  # It belongs to another process by now.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import JobRunningError
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.clock import Clock
@@ -54,10 +54,21 @@ def prune_jobs(
         ended_ms = status.ended_ms if status.ended_ms is not None else status.updated_ms
         is_readable = ended_ms > 0  # An unreadable status may be of a newer version.
         is_over = status.state.is_final and status.state is not JobState.PAUSED
-        if is_over and is_readable and ended_ms <= latest_ms:
+        latest_use_ms = max(ended_ms, _new_start_ms(home.folder(status.id)))
+        if is_over and is_readable and latest_use_ms <= latest_ms:
             checkpoint = _checkpoint_in(home, status) if with_checkpoints else None
             found.append(_prune(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))
     return found
+
+
+def _new_start_ms(folder: JobFolder) -> int:
+    """Return the time of a requested start that has no status yet, or 0."""
+    try:
+        requested_ns = folder.request_path.stat().st_mtime_ns
+        written_ns = folder.status_path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+    return requested_ns // 1_000_000 if requested_ns > written_ns else 0
 
 
 def _prune(

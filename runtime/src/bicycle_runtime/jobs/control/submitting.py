@@ -173,9 +173,9 @@ def _submit(request: JobRequest, home: Home, begin: Begin, *, is_trial: bool) ->
     # Tried here already, as the error belongs to the caller; the process then holds them.
     with job_locks(location):
         before = PreviousRun.of(folder)
+        # The status of the former run stays until the driver writes its own: a job that starts
+        # again is never missing from the list.
         folder.write_request(_with_name(request, location.job))
-        with contextlib.suppress(FileNotFoundError):
-            folder.status_path.unlink()
     process = begin(folder)
     try:
         return _wait_until_running(process, folder, is_trial=is_trial)
