@@ -31,8 +31,11 @@ def job(env):
     words.key_by(str).count().uid("counts").collect("out")
 
 
-def harness(executor):
-    return Harness(job, new_executor=lambda: DeferredExecutor(executor, starting=nullcontext))
+def harness(executor, *, has_work=False):
+    def deferred():
+        return DeferredExecutor(executor, starting=nullcontext, has_work=lambda: has_work)
+
+    return Harness(job, new_executor=deferred)
 
 
 def test_nothing_starts_before_there_is_something_to_run():
@@ -59,3 +62,12 @@ def test_a_restart_and_a_rescale_before_the_first_record_lose_nothing():
         test.push(["a"])
         test.run_epoch()
         assert sorted(test.results("out")) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_an_executor_that_has_work_starts_with_the_job():
+    executor = Counted()
+    with harness(executor, has_work=True) as test:
+        assert executor.calls == ["start"]
+        test.push(["a"])
+        test.run_epoch()
+        assert executor.calls == ["start", "run"]

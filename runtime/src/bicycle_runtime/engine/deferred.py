@@ -1,7 +1,7 @@
 """An executor that starts on first use, so that a look at the input is cheap.
 
-A job without new input, or with only sealed output to publish, needs no Java. While it waits for
-input the executor gets ready beside it.
+A job with empty input, without new input, or with only sealed output to publish, needs no Java.
+While it waits for input the executor gets ready beside it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ class DeferredExecutor:
 
     Args:
         executor: The executor of the tasks.
-        starting: Is entered around the start, to show it.
+        starting: Is entered around a start within an epoch, to show it.
+        has_work: Returns whether to start at once.
     """
 
     def __init__(
-        self, executor: BootedExecutor, *, starting: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+        self, executor: BootedExecutor, *, starting: Callable[[], AbstractContextManager[None]],
+        has_work: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._executor = executor
         self._starting = starting
+        self._has_work = has_work
         self._image: JobImage | None = None
         self._is_started = False
 
     def start(self, image: JobImage) -> None:
-        """Take the image; an executor that runs gets it at once."""
+        """Take the image; an executor that runs or has work gets it at once."""
         self._image = image
-        if self._is_started:
+        if self._is_started or self._has_work():
             self._executor.start(image)
+            self._is_started = True
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         """Run an epoch, after a start where that is still to be done."""

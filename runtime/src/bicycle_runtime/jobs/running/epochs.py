@@ -106,7 +106,7 @@ class Epochs:
         run, services = self._run, self._run.services
         return EpochLoop(
             setup,
-            run.executor.for_loop(run.request),
+            run.executor.for_loop(run.request, has_work=partial(_may_have_work, setup)),
             options=run.request.engine_options(setup.graph),
             run_id=attempt_id(source=services.source),
             services=LoopServices(
@@ -192,6 +192,11 @@ class Epochs:
         self._is_draining = True
         self._run.log("drain_requested")
         return {}
+
+
+def _may_have_work(setup: JobSetup) -> bool:
+    statuses = [source.poll() for source in setup.sources.values()]
+    return any(status.has_input or not status.is_bounded for status in statuses)
 
 
 def pause_ms(target_ms: int, duration_ms: float) -> int:

@@ -13,7 +13,7 @@ from bicycle_runtime.engine.deferred import DeferredExecutor
 from bicycle_runtime.engine.errors import SparkStartKilledError
 from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.hosts.shipment import Shipment
-from bicycle_runtime.engine.spark.settings import default_master
+from bicycle_runtime.engine.spark.settings import default_master, is_embedded
 from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.phases import Phases
@@ -66,13 +66,24 @@ class JobExecutor:
         """Set the plugin's files for workers; before the next loop."""
         self._executor.ship(shipment)
 
-    def for_loop(self, request: JobRequest) -> Executor:
-        """Return the executor for the next loop, whose end leaves it running."""
-        if not self.is_deferred:
-            return KeptExecutor(self._executor)
+    def for_loop(self, request: JobRequest, *, has_work: Callable[[], bool]) -> Executor:
+        """Return the executor for the next loop, whose end leaves it running.
+
+        A job whose input is empty does not wait for embedded Spark.
+
+        Args:
+            request: The job.
+            has_work: Returns whether tasks are to be expected, once the sources are open.
+        """
         master = master_of(request)
-        starting = DeferredExecutor(self._executor, starting=lambda: self._starting(master))
-        return KeptExecutor(starting)
+        if not self.is_deferred and not is_embedded(master):
+            return KeptExecutor(self._executor)
+        deferred = DeferredExecutor(
+            self._executor,
+            starting=lambda: self._starting(master),
+            has_work=has_work if not self.is_deferred else lambda: False,
+        )
+        return KeptExecutor(deferred)
 
     @contextlib.contextmanager
     def counting_ends(self) -> Iterator[None]:
