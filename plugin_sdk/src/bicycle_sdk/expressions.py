@@ -111,7 +111,7 @@ class Expression:
 
     # --- conditions --------------------------------------------------------------------------
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # it says what is compared
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # it returns the comparison
         return Expression("==", self, lit(other))
 
     def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # likewise

@@ -404,8 +404,8 @@ class JoinedStreams(Generic[K, T, V]):
     def window(self, windows: WindowAssigner | Duration) -> JoinedStreams[K, T, V]:
         """Join the rows of these windows; a length alone makes tumbling windows."""
         is_length = isinstance(windows, int | timedelta)
-        chosen = windowing.tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # told apart
-        return JoinedStreams(self._left, self._right, chosen)  # type: ignore[arg-type]  # told apart
+        chosen = windowing.tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # distinguished by is_length
+        return JoinedStreams(self._left, self._right, chosen)  # type: ignore[arg-type]  # distinguished by is_length
 
     def apply(
         self, function: _Joiner[T, V, R], *, max_buffered: int | None = None

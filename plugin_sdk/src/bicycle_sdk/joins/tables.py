@@ -128,7 +128,7 @@ class TableJoin(RowJoin):
     ) -> None:
         super().__init__(options)
         self._is_deleted = is_deleted
-        # A tuple of one distinguishes a row that is None from no row.
+        # A tuple with one item distinguishes a row that is None from no row.
         right = options.right_type
         self.table = ValueStateDescriptor[Any](
             "table", None if right is None else GenericAlias(tuple, (right, ...))

@@ -346,7 +346,7 @@ class StateAccess(ABC):
 
     def operator_list_scope(
         self,
-        descriptor: StateDescriptor,  # noqa: ARG002 - who derives from it names it in errors
+        descriptor: StateDescriptor,  # noqa: ARG002 - subclasses name it in errors
     ) -> KeyScope:
         """Return whose list of a subtask is meant. Called by the context itself."""
         return _SUBTASK

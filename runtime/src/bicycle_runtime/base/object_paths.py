@@ -75,7 +75,7 @@ def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
         try:
             mode = os.lstat(part_path).st_mode
         except OSError:
-            return  # What is not there leads nowhere; its user is told why.
+            return  # A missing attribute has no path; its user gets the error.
         if stat.S_ISLNK(mode):
             raise UnsafePathError(path=path, problem=f"{part_path} is a link")
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):

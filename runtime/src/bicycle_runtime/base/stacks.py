@@ -53,7 +53,7 @@ def offer_stacks(folder: Path) -> Callable[[], None]:
     name = f"{own}-{start_ticks(own)}"
     unready, ready = folder / f".{name}", folder / name
     with contextlib.ExitStack() as opened:
-        with contextlib.suppress(OSError):  # Of a full disk others tell; there is no stack then.
+        with contextlib.suppress(OSError):  # A full disk is reported elsewhere.
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
             opened.callback(os.close, descriptor)

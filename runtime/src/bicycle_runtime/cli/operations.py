@@ -60,7 +60,7 @@ def operation_command(kind: OperationKind) -> click.Command:
         present = {name: value for name, value in given.items() if value not in (None, (), {})}
         chosen = kind.plan if plan_only and kind.plan else kind
         if wheel is None:
-            # What needs no job is at a location of this machine.
+            # An operation without a job works on a location of this machine.
             jobs = LocalJobs(home()) if kind.job_option and not job else reached_jobs()
             options = chosen.parse(present)
             _show(chosen, job, jobs.perform(chosen, job, options), jobs, as_json=as_json)

@@ -37,8 +37,8 @@ __all__ = [
     "in_subtask_order",
 ]
 
-# The event time of each record in ms, None for one that has none; None alone: the sink does not
-# ask for times, or the stream has none.
+# The event time of each record in ms, None for a record without event time. None instead of the
+# list: the sink does not read event times, or the stream has no event time.
 EventTimes = Sequence[int | None] | None
 
 

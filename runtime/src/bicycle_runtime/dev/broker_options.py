@@ -192,7 +192,7 @@ def server_properties(options: BrokerOptions, *, port: int, controller_port: int
 # and of developers; a broker that others reach gets a certificate from its own issuer.
 
 _ALIAS = "broker"
-_PASSWORD = "development"  # Guards nothing: it lies beside the key.
+_PASSWORD = "development"  # Protects nothing: it is in the folder of the key.
 _TIMEOUT_S = 60
 
 

@@ -20,7 +20,7 @@ from bicycle_runtime.engine.spark.java import spark_environment
 
 KILL_TIMEOUT_S = 30
 _MARK, _HOST = "BICYCLE_CLUSTER", "SPARK_LOCAL_IP"
-# Executors and workers inherit what a host has; secrets of the one who starts it are not among it.
+# Executors and workers inherit the environment of a host, which has no secrets of its starter.
 _PASSED = ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TMPDIR", "LANG", "LC_ALL", "TZ")
 _KILL_PASSES_MAX = 20
 

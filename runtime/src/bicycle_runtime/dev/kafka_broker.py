@@ -167,7 +167,7 @@ class KafkaBroker:
         report: Callable[[str], None] = lambda _line: None,
         source: random.Random | None = None,
     ) -> None:
-        # The broker's process has the folder as its working directory: what is relative would move.
+        # The broker's process runs in the folder, where a relative path would have another meaning.
         self._folder = options.folder.absolute()
         self.options = replace(options, folder=self._folder)
         self._cache_dir = cache_dir

@@ -186,7 +186,7 @@ def _trouble(output: str) -> str:
 
 
 KAFKA_VERSION = "4.2.1"
-_LOCK_TIMEOUT_S = 900  # Longer than one fetch may take, so that one failure is told, not two.
+_LOCK_TIMEOUT_S = 900  # Longer than one fetch may take, so that only its failure is reported.
 _MIB = 1 << 20
 
 Fetcher = Callable[[Sequence[Jar], Path], None]

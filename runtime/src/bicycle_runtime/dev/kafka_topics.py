@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-# Its types do not say that NewTopic is public, and it is.
+# NewTopic is public, but not in the types of its module.
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bicycle_runtime.dev.errors import BROKER_SILENT, TOPIC_REFUSED

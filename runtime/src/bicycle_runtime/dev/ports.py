@@ -13,7 +13,7 @@ from pathlib import Path
 
 _LOW = 20_000
 _OUTGOING_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_OUTGOING_LOW = 32_768  # Linux's default, for systems that do not say.
+_OUTGOING_LOW = 32_768  # Linux's default, for systems without this setting.
 _TRY_COUNT_MAX = 200
 
 

@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> NoReturn:
         leave(0)
     try:
         questions.send(frame)
-    except OSError:  # User code closed the pipe, so an exit code is all that can be said.
+    except OSError:  # User code closed the pipe, so only an exit code remains.
         leave(PIPE_LOST_EXIT_CODE)
     leave(0)
 
@@ -84,7 +84,7 @@ def _enter(request: dict[str, Any], work_folder: Path) -> None:
         sys.path.insert(0, location)
     guard_imports(Path(location))
     os.chdir(work_folder)
-    # Should the parent be killed, nobody else would end an endless loop.
+    # If the parent is killed, no other process would end an endless loop.
     signal.alarm(int(request["wall_time_ms"] / 1_000) + _ORPHAN_GRACE_S)
 
 

@@ -49,7 +49,7 @@ _REQUIREMENT_LENGTH_MAX = 2_000
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # Equal content is equal bytes: no times of files.
 _NATIVE = (".so", ".pyd", ".dylib")
-# What pip notes about the place and the way of the installation, and what is no code of anybody.
+# Notes of pip about location and method of the installation, and files without code.
 _NOT_PACKED = frozenset({"direct_url.json", "INSTALLER", "REQUESTED", "RECORD"})
 _CACHES = frozenset({"__pycache__"})
 
@@ -78,7 +78,7 @@ def find_installed(path: Iterable[str]) -> dict[str, Any]:
 def _name_of(dist: Any) -> str | None:
     try:
         return dist.metadata["Name"] or None
-    except Exception:  # noqa: BLE001 - Metadata is foreign data; a broken one is nobody's library.
+    except Exception:  # noqa: BLE001 - Metadata is foreign data; an unreadable file declares no library.
         return None
 
 
@@ -153,7 +153,7 @@ def _requirements(dist: Any, extras: frozenset[str]) -> Iterator[Requirement]:
     for text in dist.metadata.get_all("Requires-Dist") or []:
         try:
             requirement = read_requirement(text)
-        except InvalidRequirement:  # Nobody can meet it; discovery tells about the SDK's.
+        except InvalidRequirement:  # No version satisfies it; discovery reports that of the SDK.
             continue
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):

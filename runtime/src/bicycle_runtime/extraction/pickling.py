@@ -286,7 +286,7 @@ class _CanonicalPickler(_PythonPickler):  # type: ignore[misc]  # Not in the typ
         self.write(end)
 
     def _in_order(self, items: set[Any] | frozenset[Any]) -> list[Any]:
-        if id(items) in self._open_sets:  # In a sort key, which nobody loads.
+        if id(items) in self._open_sets:  # In a sort key, which is never loaded.
             return []
         if self._object_count + len(items) > CANONICAL_OBJECT_COUNT_MAX:
             raise _TooManyObjectsError

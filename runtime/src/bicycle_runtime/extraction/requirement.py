@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 _SDK_DISTRIBUTION = "bicycle-sdk"
-# Looser than the standard, so that a requirement nobody can meet is still found, and refused.
+# Looser than the standard, so that a requirement that no version satisfies is found and rejected.
 _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<specifier>[^;)@]*)\)?"
 )

@@ -65,7 +65,7 @@ def script_name(text: str) -> str:
     if match["pipeline"]:
         try:
             return job_name(read_pipeline(text))
-        except BicycleError:  # It is told when the job is made of it.
+        except BicycleError:  # It is reported when the job is built from the file.
             return Path(text).stem
     return match["function"] or Path(match["path"]).stem
 

@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 
 from bicycle_runtime.base.own_code import OWN_PACKAGES
 
-ISOLATED = ".isolated"  # A file of this name in an environment says that it has all it needs.
+ISOLATED = ".isolated"  # This file marks an environment that contains all its requirements.
 _HELD = frozenset({*OWN_PACKAGES, "pyspark", "py4j", "msgspec", "cloudpickle"})
 _IMPORTING = ("<frozen importlib", "importlib/__init__.py")
 

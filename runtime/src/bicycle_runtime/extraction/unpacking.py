@@ -20,7 +20,7 @@ from pathlib import Path
 from bicycle_runtime.extraction.errors import ENVIRONMENT_FOLDER_UNUSABLE
 from bicycle_runtime.extraction.undeclared import guard_imports
 
-KEPT_COUNT = 8  # Environments of a host that nobody uses and that stay for the next job.
+KEPT_COUNT = 8  # Unused environments that a host keeps for the next job.
 _LOCK_SUFFIX = ".lock"
 _held: dict[str, int] = {}
 

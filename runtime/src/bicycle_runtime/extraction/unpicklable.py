@@ -91,7 +91,7 @@ def _join(path: str, part: _Part) -> str:
     if not path:
         return part.suffix.removeprefix(".")
     if part.held in {"captured variable", "global variable", "default value"}:
-        return part.suffix  # A new function: its own names say more than the way to it.
+        return part.suffix  # A new function: its names are more specific than the path to it.
     return path + part.suffix
 
 

@@ -82,7 +82,7 @@ def require_fields(record_type: Any) -> None:
         return
     try:
         info = declared_types.type_info(record_type)
-    except (TypeError, NameError):  # The decoder says what is wrong with it.
+    except (TypeError, NameError):  # The decoder reports the fault.
         return
     found = _undecodable(info, frozenset())
     if found is not None:

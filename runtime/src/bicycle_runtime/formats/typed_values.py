@@ -78,7 +78,7 @@ class TypedConverter:
         except msgspec.ValidationError:
             if self._times is None:
                 raise
-        return self.with_times(value)  # What is wrong in another way fails again.
+        return self.with_times(value)  # Any other fault raises again.
 
     def with_times(self, value: Any) -> Any:
         """Return the value, knowing that it may have numbers where times are declared.
@@ -260,7 +260,7 @@ class _TimeFinder:
         if convert is None or struct is None or tag is None:
             return convert
 
-        def converted(value: Any) -> Any:  # One of several structs, told apart by a field.
+        def converted(value: Any) -> Any:  # One of several structs, distinguished by a field.
             is_own = isinstance(value, dict) and value.get(struct.tag_field) == tag
             return convert(value) if is_own else value
 

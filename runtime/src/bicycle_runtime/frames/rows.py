@@ -262,7 +262,7 @@ def _fields_of(record_type: Any) -> tuple[Field, ...]:
     try:
         typing.get_type_hints(record_type)
         info = msgspec.inspect.type_info(record_type)
-    except (NameError, TypeError):  # a name that only its own module could tell
+    except (NameError, TypeError):  # a name that only its own module can resolve
         return ()
     if isinstance(info, StructType):
         is_told = info.tag is None and not info.array_like and not info.forbid_unknown_fields
@@ -302,7 +302,7 @@ def _without_mark(hint: Any) -> Any:
 
 def _default(field: Field) -> Any:
     if not field.required and field.default is field.default_factory is msgspec.NODEFAULT:
-        return msgspec.UNSET  # what a TypedDict need not have
+        return msgspec.UNSET  # an optional field of a TypedDict
     if field.default_factory is not msgspec.NODEFAULT:
         return msgspec.field(default_factory=field.default_factory)
     return msgspec.field(default=field.default)

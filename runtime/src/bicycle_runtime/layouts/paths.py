@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 JOB_FILE = "job.json"
-CHECKPOINT_FORMAT_VERSION = 1  # As the file says it.
+CHECKPOINT_FORMAT_VERSION = 1  # As written in the file.
 
 EPOCHS = "epochs"
 EPOCH_DIGITS = 12
@@ -43,7 +43,7 @@ BEGUN_EPOCH = "epochs/begun"
 
 LEASE = "lease"
 LEASE_DIGITS = 12
-# Endings of the files that lie beside a lease.
+# Endings of the files next to a lease.
 LEASE_BEAT, LEASE_RELEASED, LEASE_SETTLED = "beat", "released", "settled"
 
 RESTORE_CLAIM = "restore.unfinished"

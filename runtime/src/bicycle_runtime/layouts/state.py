@@ -36,7 +36,7 @@ UNTYPED = "untyped"
 PICKLED = "pickled"
 # In which space a kind of state has its name; "state" where it is not listed.
 SPACES = {PICKLED: "class", "attribute": "attribute", "entries": "attribute"}
-SCHEMA_VERSIONS_MAX = 65_536  # what the name of a schema version has room for
+SCHEMA_VERSIONS_MAX = 65_536  # limit of the digits in the name of a schema version
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,7 +90,7 @@ class OperatorStateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     dropped: tuple[str, ...] = ()
 
 
-# Stands for the key group of what every subtask has a copy of: it is read by all of them.
+# Instead of a key group: every subtask has a copy, and all subtasks read it.
 EVERYWHERE = -1
 STATE_FILE_MAGIC = b"BICD"
 STATE_FILE_VERSION = 1
@@ -151,7 +151,7 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     crc32: int
     first_group: int | None = None
     end_group: int | None = None
-    # Not written where there are none: so most references look as they always have.
+    # Omitted if empty, so that most references keep their former encoding.
     written_groups: int | msgspec.UnsetType | None = msgspec.field(
         default=msgspec.UNSET, name="range_groups"
     )

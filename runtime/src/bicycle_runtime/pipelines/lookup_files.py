@@ -55,7 +55,7 @@ class _WithFile(ABC):
         self._load()
         try:
             return list(map(self, values))
-        except Exception:  # noqa: BLE001 - whichever it is, it is told for its record
+        except Exception:  # noqa: BLE001 - any error is reported for its record
             return list(map(self._attempt, values))
 
     @abstractmethod

@@ -35,7 +35,7 @@ __all__ = [
     "seal_block",
 ]
 
-BYTE_GROUPS_MAX = 256  # up to so many key groups, one byte per record says which
+BYTE_GROUPS_MAX = 256  # up to so many key groups fit in one byte per record
 _ENVELOPE = struct.Struct("<BBHI")
 _SIZES = struct.Struct("<II")
 
@@ -45,7 +45,7 @@ class BlockKind(IntEnum):
 
     RECORDS = 1
     REPORT = 2
-    MARK = 3  # what a task tells all tasks of the next level, with or without records
+    MARK = 3  # a message of a task to all tasks of the next level, with or without records
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class RecordCodec:
             # An int beyond 64 bits, or text that is no UTF-8: pickle carries it exactly.
             with contextlib.suppress(OverflowError, ValueError):
                 return "plain", _ENCODER.encode(values)
-        # A pickle of all keeps what they have in common; other codecs do not.
+        # A pickle of all records keeps shared objects; other codecs do not.
         return "pickle", self._pickle(list(map(separate, values)) if self._separates else values)
 
     def encode_typed(self, values: list[Any]) -> bytes | None:
@@ -358,7 +358,7 @@ def same_bytes(value: Any) -> bytes:
 class _ComparingPickler(pickle.Pickler):
     """A pickler that identifies classes by memory address, so that unnamed ones work."""
 
-    def persistent_id(self, part: Any) -> int | None:  # pickle gives it by position
+    def persistent_id(self, part: Any) -> int | None:  # pickle passes it by position
         return id(part) if isinstance(part, type) else None
 
 

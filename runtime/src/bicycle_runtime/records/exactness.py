@@ -76,7 +76,7 @@ class Fit:
         """Return whether all of the values are kept exactly."""
         try:
             return self.fits(values)
-        except _UNFIT:  # An attribute or key is missing, or values lie in each other forever.
+        except _UNFIT:  # An attribute or key is missing, or values contain each other without end.
             return False
 
     def fits(self, values: Sequence[Any]) -> bool:
@@ -186,7 +186,7 @@ class _Fits:
 
     def _of(self, info: Any) -> Fit:  # noqa: PLR0911  # one return for each kind of type
         if any(getattr(info, bound, None) is not None for bound in _BOUNDS):
-            return _NEVER  # Whether a value is within bounds, the decoder would have to say.
+            return _NEVER  # Only the decoder can check the bounds of a value.
         kind: type[declared_types.Type] = type(info)
         if kind in _SCALARS:
             return Fit(frozenset({_SCALARS[kind]}))
@@ -226,7 +226,7 @@ class _Fits:
 
         def check(values: Sequence[Any]) -> bool:
             fit = self._records[declared]
-            # Each only once: what holds itself twice would be twice as many at each level.
+            # Each only once: a value that contains itself twice would double at each level.
             return fit is not None and fit.fits([*{id(value): value for value in values}.values()])
 
         return Fit(frozenset({_class_of(declared)}), check)

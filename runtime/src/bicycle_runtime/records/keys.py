@@ -24,7 +24,7 @@ from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_sdk.key_types import PLAIN_KEYS, key_problem
 from bicycle_sdk.state.part_order import PartOrder
 
-# One byte before each value gives its type; part of the checkpoint format, never changed.
+# One byte before each value is its type; part of the checkpoint format, never changed.
 _NONE, _BYTES, _STR, _TUPLE, _INT, _FLOAT, _OBJECT = 0x01, 0x02, 0x03, 0x05, 0x14, 0x21, 0x30
 _END = b"\x00"
 _FLOAT_SIGN = 1 << 63

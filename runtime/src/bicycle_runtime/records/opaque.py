@@ -35,7 +35,7 @@ _CONTAINERS: dict[str, Callable[[], Any]] = {
     "EMPTY_SET": set,
 }
 _TUPLE_SIZES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-# Calls that a pickle may ask for: all they do is to make a value of the arguments.
+# Calls that a pickle may contain: they only build a value from the arguments.
 _MAKERS: dict[str, Callable[..., Any]] = {
     "datetime.date": date,
     "datetime.datetime": datetime,

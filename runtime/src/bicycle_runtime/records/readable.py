@@ -98,5 +98,5 @@ def _text(value: str) -> str:
 
 
 def _describe(value: Opaque) -> dict[str, Any]:
-    digest = f"{crc32(value.data):08x}"  # tells two of them apart
+    digest = f"{crc32(value.data):08x}"  # distinguishes two values
     return {"$opaque": value.type_name, "bytes": len(value.data), "crc32": digest}

@@ -37,7 +37,7 @@ from bicycle_streams.access.limits import LimitOptions, Limits
 
 _DOORS = Doors()
 _GARBAGE_LIMITS = (10_000, 20, 100)
-_TURN_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms is usual.
+_TURN_S = 0.001  # An answer's wait for the thread that looks at jobs; Python's default is 5 ms.
 
 
 def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> None:
@@ -106,7 +106,7 @@ async def _rpc(
     if doors.grpc_port is None:
         yield None
         return
-    # 16 MB of memory, and needed where gRPC is asked for.
+    # 16 MB of memory, and needed only with gRPC.
     from bicycle_runtime.service_process.rpc import serve_rpc
 
     async with serve_rpc(

@@ -86,10 +86,10 @@ def _listen(server: grpc.aio.Server, address: str, doors: Doors) -> int:
             return int(server.add_insecure_port(address))
         ca = None if doors.tls_client_ca is None else Path(doors.tls_client_ca).read_bytes()
         pair = (Path(doors.tls_key).read_bytes(), Path(doors.tls_cert).read_bytes())
-        # gRPC asks for certificates of clients either always or never.
+        # gRPC requests certificates of clients either always or never.
         credentials = grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
         return int(server.add_secure_port(address, credentials))
     except OSError as error:
         raise TLS_UNUSABLE(files=str(doors.tls_cert), reason=str(error)) from error
-    except RuntimeError:  # What gRPC raises for a port that it does not get.
+    except RuntimeError:  # gRPC raises it for a port that is taken.
         return 0

@@ -186,7 +186,7 @@ def _attempt(connection: sqlite3.Connection, work: Work) -> tuple[Any, BaseExcep
     connection.execute("SAVEPOINT work")
     try:
         result = work(connection)
-    except Exception as error:  # noqa: BLE001 - It is raised to who asked, in another thread.
+    except Exception as error:  # noqa: BLE001 - It is raised to the caller, in another thread.
         connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
         return None, error

@@ -66,7 +66,7 @@ class Doors:
             context.load_cert_chain(self.tls_cert, self.tls_key, password="")
             if self.tls_client_ca is not None:
                 context.load_verify_locations(self.tls_client_ca)
-                context.verify_mode = ssl.CERT_OPTIONAL  # Who has none may send a token.
+                context.verify_mode = ssl.CERT_OPTIONAL  # Others may send a token.
         except (OSError, ValueError) as error:  # An SSLError is an OSError.
             files = ", ".join(filter(None, (self.tls_cert, self.tls_key, self.tls_client_ca)))
             raise TLS_UNUSABLE(files=files, reason=str(error)) from error

@@ -62,8 +62,8 @@ class KafkaConsumer(ThreadConsumer):
         self._committed: dict[Stream, int] = {}
         self._revoked: deque[set[Stream]] = deque()  # Added to on the thread.
         self._revoked_count = 0  # How often; changed on the thread alone.
-        self._is_torn = False  # What was given and not committed may go to others.
-        self._is_transactional = False  # Whether positions are committed with what came of them.
+        self._is_torn = False  # Uncommitted messages may go to other consumers.
+        self._is_transactional = False  # Whether positions are committed with the results.
 
     @classmethod
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
@@ -134,7 +134,7 @@ class KafkaConsumer(ThreadConsumer):
     def _read(self) -> list[Message | StreamError]:
         items: list[Message | StreamError] = []
         keys, append = self._keys, items.append
-        # With a time, the client waits for as many as it was asked for.
+        # With a timeout, the client waits for the requested number of messages.
         events = self._client.consume(1, _WAIT_S)
         if events:
             self._silence.end()
@@ -221,7 +221,7 @@ class KafkaConsumer(ThreadConsumer):
             return False
         known = {_stream(each) for each in found}
         for partition in self._wanted_partitions():
-            if _stream(partition) not in known:  # Nothing there is wanted but what comes.
+            if _stream(partition) not in known:  # Only new messages are read there.
                 _, high = self._cluster.watermarks(self._client, partition)
                 found.append(TopicPartition(partition.topic, partition.partition, high))
         if self._shares:
@@ -340,7 +340,7 @@ class KafkaConsumer(ThreadConsumer):
         They count as committed when it is left; None: others may have been given the same messages.
         """
         member = await asyncio.to_thread(self._client.consumer_group_metadata)
-        # Behind that, since who comes in again has another number in what was just told.
+        # After that: a member that rejoins has another number in the report above.
         is_member = not self._shares or await asyncio.to_thread(self._client.memberid)
         self._drop_revoked()
         positions = self._find_uncommitted()

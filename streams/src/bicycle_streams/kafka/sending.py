@@ -273,7 +273,7 @@ class KafkaSender(Sender):
 
     def _poll_once(self) -> None:
         """Receive delivery reports; on the thread of the sender."""
-        with contextlib.suppress(KafkaException):  # Each message is told of what ends the client.
+        with contextlib.suppress(KafkaException):  # Each message gets the error.
             client_call(self._client.poll, _POLL_S)
         if self._is_replaced:
             self._sending.renew_if_silent(self.delivered)
@@ -309,11 +309,11 @@ class _Batch:
                 if error is None:
                     return
             self._error = sender.refusal(self.key, error)
-            self._settled += 1  # Who waits for it looks at the error then.
+            self._settled += 1  # A waiting sender reads the error then.
             sender.note(self._error)
             return
         self._settled += 1
-        # hot path: what `note` does without an error, for every message.
+        # hot path: `note` without an error, for every message.
         sender.delivered += 1
         if not sender.is_waking:
             sender.wake()

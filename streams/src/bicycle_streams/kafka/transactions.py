@@ -117,7 +117,7 @@ class TransactionalSender(KafkaSender):
     async def _abort(self, consumer: Consumer | None) -> None:
         self._shut = self._shut or self._outside()
         if self._running is not None:
-            await asyncio.wait([self._running])  # What was canceled goes on on its thread.
+            await asyncio.wait([self._running])  # A canceled call continues on its thread.
         if not self._is_within:
             return
         if self._tasks:
@@ -175,7 +175,7 @@ class TransactionalSender(KafkaSender):
         """Return why messages of the transaction were not taken."""
         try:
             await self._do(lambda _: self._client.begin_transaction())
-        except StreamError as reason:  # It is refused in any case, and says who is fenced.
+        except StreamError as reason:  # A fenced client is named in it.
             if reason.code == PRODUCER_FENCED.code:
                 return reason
         return error

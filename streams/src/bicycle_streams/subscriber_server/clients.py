@@ -159,9 +159,9 @@ class Client:
         self._skipping: set[ClientSubscription] = set()
         self._wake = asyncio.Event()
         self._sent = asyncio.Event()
-        # Since when the last frame waits for room; None while none does.
+        # Time since which the last frame waits for space; None while no frame waits.
         self.waits_since_s: float | None = None
-        # Why the client is to be cut off; who holds the connection looks at it.
+        # The reason to disconnect the client; read by the owner of the connection.
         self.drop_reason = ""
 
     def subscribe(self, request: Subscribe) -> None:

@@ -56,7 +56,7 @@ class Item:
         self.shard_id = message.shard_id
         self.sequence = message.sequence
         self.payload: Any = shown.get("payload")
-        # Numbers of JavaScript end at 2^53, and those of Redis do not.
+        # Numbers of JavaScript end at 2^53; numbers of Redis are larger.
         shown["header"]["position"] = str(message.sequence)
         self.body = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))[1:].encode()
 
@@ -124,7 +124,7 @@ class Feed:
                     pauses.reset()
                     await self._read(consumer)
                     self._end(None)
-                    # Who wants what is past still gets it.
+                    # A client that requests past messages still gets them.
                     await asyncio.Event().wait()
             except StreamError as error:
                 if not opened.is_set():

@@ -83,7 +83,7 @@ def begin_of(value: Any) -> Begin:
         >>> begin_of("end"), begin_of({"sequence": "7"}), begin_of({"after": {"0": 6}}).sequences
         (<_Edge.END: 'end'>, At(sequence=7), {0: 6})
     """
-    # What cannot be read is refused below, like what has another shape.
+    # An unreadable message is rejected below, like a message of another shape.
     with suppress(ValueError, StreamError):
         match value:
             case "beginning":

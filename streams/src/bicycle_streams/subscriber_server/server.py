@@ -232,7 +232,7 @@ class _SubscriberServer:
     async def _listening(self) -> AsyncIterator[None]:
         """Accept clients inside the block; unresponsive ones do not delay the end."""
         options = self._options
-        # What strangers send is no event of ours.
+        # Messages of unknown clients are not logged as events.
         quiet = logging.getLogger("bicycle_streams.websockets")
         quiet.setLevel(logging.CRITICAL)
         server = await serve(
@@ -252,7 +252,7 @@ class _SubscriberServer:
             await asyncio.wait({closing}, timeout=_CLOSE_S)
             for connection in list(self._clients):
                 connection.transport.abort()
-            # Who has not even said what it wants is left to itself.
+            # A client that has sent no request is not answered.
             await asyncio.wait({closing}, timeout=_CLOSE_S)
 
     def _look_at(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -317,7 +317,7 @@ class _SubscriberServer:
         except BicycleError:
             self._limits.fail(str((connection.remote_address or ("",))[0]))
             raise
-        require_all_owners(identity)  # Streams have none.
+        require_all_owners(identity)  # Streams have no owner.
         return identity
 
     def _refusal(self, connection: ServerConnection, error: BicycleError) -> Response:
@@ -343,7 +343,7 @@ class _SubscriberServer:
             await self._until_gone(connection, client)
         except ConnectionClosed:
             return
-        except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
+        except Exception as error:  # noqa: BLE001 - Last handler: an unexpected error is reported as a bug.
             log_event(_LOG, "client_broke", level=logging.ERROR, error=error)
             await _cut_off(connection, _BROKEN, "this is a bug of the server")
         finally:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import httpx
 
 _LOG = logging.getLogger(__name__)
-# The receiver says that this message will never be taken; whatever else it says may pass.
+# With these answers the receiver rejects this message for good; any other error may pass.
 _FINAL = frozenset({400, 410, 413, 422})
 _SECRET = "whsec_"
 _SECRET_BYTES_MIN = 16

@@ -145,7 +145,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
                 request = await call.read(pieces)
                 await _require_jobs(request)
                 return await call.inner(request, context)
-            except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
+            except Exception as error:  # noqa: BLE001 - Last handler: an unexpected error is reported as a bug.
                 await self._refuse(call.method, context, error)
 
     async def _stream(self, call: _Call, pieces: Any, context: Context) -> AsyncIterator[Any]:
@@ -160,7 +160,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
                     return
                 async for each in answers:
                     yield each
-            except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
+            except Exception as error:  # noqa: BLE001 - Last handler: an unexpected error is reported as a bug.
                 await self._refuse(call.method, context, error)
 
     @contextmanager

@@ -164,7 +164,7 @@ def main() -> None:
     from pyspark import daemon  # whose place is only known now
 
     folder = Path(positions_folder())
-    with contextlib.suppress(OSError):  # A worker reports what is wrong with the disk.
+    with contextlib.suppress(OSError):  # A worker reports errors of the disk.
         folder.mkdir(parents=True, exist_ok=True)
     stacks = Path(stacks_folder())
     ends = Ends(folder, read_int=vars(daemon)["read_int"], stacks=stacks)

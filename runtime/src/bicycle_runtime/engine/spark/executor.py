@@ -100,7 +100,7 @@ class SparkExecutor:
         self._starting: StartingJava | None = None
         self._java: JavaProcess | None = None
         self._context: Any = None
-        self._environment: dict[str, str] = {}  # what PySpark gives all workers
+        self._environment: dict[str, str] = {}  # the environment that PySpark sets for all workers
         self._image: Any = None
         self._plan: StagePlan | None = None
         self._run_id = ""

@@ -178,7 +178,7 @@ def close_workers() -> None:
         _, worker = _workers.popitem()
         try:
             worker.close()
-        except Exception as error:  # noqa: BLE001 - the job is over: it can only be told.
+        except Exception as error:  # noqa: BLE001 - the job is over: the error can only be logged.
             log_event(_LOG, "functions_not_closed", level=logging.WARNING, error=error)
 
 

@@ -93,7 +93,7 @@ class RunningSavepoints:
                     sign=None if self._signer is None else self._signer(),
                 )  # fmt: skip
                 writer.begin()
-            except Exception as error:  # noqa: BLE001 - the command tells it; the job goes on.
+            except Exception as error:  # noqa: BLE001 - the command reports it; the job continues.
                 answer.set_exception(self._as_ours(error))
                 return
             held = holding.pop_all()

@@ -273,7 +273,7 @@ def _results_of(result: Any, index: int, function: str, policy: RecordPolicy) ->
     try:
         if inspect.isawaitable(result):
             result = run_watched(wait(result))
-    except BaseException as error:  # noqa: BLE001  # what is awaited is user code too
+    except BaseException as error:  # noqa: BLE001  # an awaited object is user code, too
         policy.give_up(users_error(error), index)
         return ()
     if isinstance(result, str | bytes | dict) or not (

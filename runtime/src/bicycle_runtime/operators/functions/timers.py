@@ -131,7 +131,7 @@ class TimerRound:
                 if type(result) not in _LISTS and inspect.isawaitable(result):
                     self._turn_to(timer)
                     run_watched(self._fire_async(timer, result, is_alone=True))
-                elif result:  # hot path: most give nothing.
+                elif result:  # hot path: most results are empty.
                     self._take(timer, result)
         finally:
             self._context.end_fired()

@@ -66,7 +66,7 @@ def _values(letter: LetterOrder, spec: OperatorSpec) -> list[Any]:
     except BaseException as error:  # unpickling runs code of the job, which may raise anything
         reason = f"{type(error).__qualname__}: {error_text(users_error(error))}"
         raise DEAD_LETTER_UNREADABLE(letter=letter.id, operator=spec.uid, reason=reason) from error
-    if isinstance(value, Timer | Fired):  # Of a version that did not note what came in.
+    if isinstance(value, Timer | Fired):  # Written by a version that did not store the input.
         reason = "it is not a record: a timer or a window fired"
         raise DEAD_LETTER_UNREADABLE(letter=letter.id, operator=spec.uid, reason=reason)
     # A function over batches refuses them whole, so the letter is all of one.

@@ -164,7 +164,7 @@ async def _await_each(
     function: Callable[[Any], Any], records: Iterator[Any], results: list[Any]
 ) -> None:
     for record in records:
-        results.append(await function(record))  # noqa: PERF401  # a failure must keep what is done
+        results.append(await function(record))  # noqa: PERF401  # a failure must keep the results so far
 
 
 _TICKS_PER_TIMEOUT = 20
@@ -294,7 +294,7 @@ class Flight:
         task = asyncio.current_task()
         if task is None or (index not in self.timed_out and task.cancelling()):
             raise error
-        if index not in self.timed_out:  # The function's awaitable was cancelled.
+        if index not in self.timed_out:  # The function's awaitable was canceled.
             return await self._settle(users_error(error), index, context)
         task.uncancel()
         return await self.settle(self._timeout(), index, self._attempt(index, context))

@@ -145,7 +145,7 @@ def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
         return
     call: Any = calls.methods
     for value in records:
-        results.append(call(value, context))  # noqa: PERF401  # a failure keeps what is done
+        results.append(call(value, context))  # noqa: PERF401  # a failure keeps the results so far
 
 
 async def drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
@@ -161,4 +161,4 @@ async def drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> Non
         return
     call: Any = calls.methods
     for value in records:
-        results.append(await call(value, context))  # noqa: PERF401  # a failure keeps what is done
+        results.append(await call(value, context))  # noqa: PERF401  # a failure keeps the results so far

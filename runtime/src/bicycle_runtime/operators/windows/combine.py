@@ -126,7 +126,7 @@ class CombineOperator(Operator, Timed):
             return rows
         return rows.take(numpy().flatnonzero(inside.array).tolist())
 
-    def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # what is held back travels whatever the time
+    def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # held records are emitted at any time
         columns = [] if self._columns is None else self._columns.take()
         yield self._batch([*columns, *self._placement.blocks()])
 

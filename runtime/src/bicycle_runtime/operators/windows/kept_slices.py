@@ -216,6 +216,6 @@ class KeptSlices(KeptWindows):
         for kept in (self.table.entries, self.table.records):
             for start in [s for s in kept.namespaces if self._slices.last_end(s) <= closed]:
                 kept.drop(start)
-        size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, as the placement says
+        size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, see the placement
         for start in [s for s in self.table.values.namespaces if s + size <= closed]:
             self.table.values.drop(start)

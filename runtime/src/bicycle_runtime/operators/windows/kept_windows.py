@@ -49,7 +49,7 @@ class KeptWindows(ABC):
     ) -> WindowEntries:
         """Return empty entries of the shape that is kept."""
 
-    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
+    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for windows by key
         """Return the times that an entry waits for. They follow from the plan and the entry."""
         return ()
 

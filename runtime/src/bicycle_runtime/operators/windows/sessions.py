@@ -47,7 +47,7 @@ class KeptSessions(KeptWindows):
         assert isinstance(self.plan.assigner, SessionWindows)
         self._assigner, self._accumulators = self.plan.assigner, placement.accumulators
         self.columns = ColumnMerge(field_columns(self.folding.functions) or [])
-        self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
+        self._doubtful: list[tuple[int, Rows]] = []  # end and its only row
         self._touched: set[tuple[int, Any, int]] = set()
 
     @classmethod
@@ -221,7 +221,7 @@ class KeptSessions(KeptWindows):
         return [times[i] for i in inside], [values[i] for i in inside]
 
 
-# Session windows of limited length: what is longer is cut, from its first record on.
+# Session windows of limited length: a longer session is split, counted from its first record.
 #
 # A session is cut when the watermark reaches the cut. Its *rest* stays open from there to its end,
 # so that records which belong to it still find it. Records before the cut of an open rest are late.

@@ -469,7 +469,7 @@ def _digests_of(home: Home, job: JobFolder) -> set[str]:
     try:
         former = former_request(home, job.id)
         asked = [job.read_request(), *([] if former is None else [former])]
-    except (OSError, ValueError, KeyError, BicycleError):  # None yet, or of another version.
+    except (OSError, ValueError, KeyError, BicycleError):  # Missing, or of another version.
         return set()
     chosen = [_digest_of(home, request.options.plugin_env or "") for request in asked]
     return set(filter(None, chosen))

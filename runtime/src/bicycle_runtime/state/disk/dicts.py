@@ -172,7 +172,7 @@ class DiskDict(TrackedDict):
     def __eq__(self, other: object) -> bool:
         return self.copy() == (other.copy() if isinstance(other, DiskDict) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # a dict has none
+    __hash__ = None  # type: ignore[assignment]  # like a dict
 
     def __repr__(self) -> str:
         return repr(self.copy())
@@ -256,7 +256,7 @@ class DiskDict(TrackedDict):
                 kept[key] = value
         return kept, [] if self.is_emptied else gone, self.is_emptied
 
-    def load(self, change_set: ChangeSet, codec: OneCodec) -> None:  # noqa: ARG002  # it lies on disk
+    def load(self, change_set: ChangeSet, codec: OneCodec) -> None:  # noqa: ARG002  # it is on disk
         """Evict the entries of a change set that other tasks sealed."""
         if change_set.is_full:
             self.forget()

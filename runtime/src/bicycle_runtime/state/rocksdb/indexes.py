@@ -109,7 +109,7 @@ class DueIndex:
                 start = index_start(names_of("due", domain))
                 yield start + due_order(time_ms, (namespace, group, key)), head + raw
 
-    def gone(self, change_set: ChangeSet) -> Iterable[bytes]:  # noqa: ARG002  # what was due is not told
+    def gone(self, change_set: ChangeSet) -> Iterable[bytes]:  # noqa: ARG002  # past entries are not reported
         return ()
 
 

@@ -241,7 +241,7 @@ class _FormerReader:
             if isinstance(error, MigrationError):
                 raise
             return self._odd(item, key, error)
-        except Exception as error:  # noqa: BLE001  # what does not fit its schema fails somewhere
+        except Exception as error:  # noqa: BLE001  # a value that does not fit its schema may fail anywhere
             return self._odd(item, key, error)
 
     def _migrate(self, value: Any, key: Any) -> Any:

@@ -444,7 +444,7 @@ def publish_or_restart(run: SinkRun) -> None:
     """Publish, with one restart if an old object fences the new one while it dies."""
     try:
         run.publish()
-    except Exception:  # noqa: BLE001 - whatever the other system says to a fenced client.
+    except Exception:  # noqa: BLE001 - any answer of the other system to a fenced client.
         run.lose()
 
 
