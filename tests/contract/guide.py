@@ -1,4 +1,4 @@
-"""The files of the guide to writing a connector, as it shows them."""
+"""The files of the guides to writing and testing a connector, as they show them."""
 
 import re
 import sys
@@ -7,12 +7,13 @@ from types import ModuleType
 
 _DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = _DOCS / "how-to/writing-a-connector.md"
+TESTS = _DOCS / "how-to/testing-a-connector.md"
 REFERENCE = _DOCS / "reference/connector-contract.md"
 
 
 def guide_files() -> dict[str, str]:
     """Return path -> text of each code block that is a file."""
-    text = GUIDE.read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in (GUIDE, TESTS))
     return dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", text, re.M | re.S))
 
 

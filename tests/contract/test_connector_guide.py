@@ -5,7 +5,7 @@ import sys
 
 from bicycle_runtime.testing import connectors
 from bicycle_runtime.testing.connectors import cases
-from tests.contract.guide import GUIDE, REFERENCE, write_guide
+from tests.contract.guide import REFERENCE, TESTS, write_guide
 
 pytest_plugins = ["pytester"]
 
@@ -19,7 +19,7 @@ def test_the_connectors_of_the_guide_pass_and_prove_what_it_says(pytester, monke
 
     outcomes = result.parseoutcomes()
     assert outcomes.keys() == {"passed"}, result.stdout.str()
-    shown = re.findall(r"^Test\w+ \(.*\): .*$", GUIDE.read_text(encoding="utf-8"), re.M)
+    shown = re.findall(r"^Test\w+ \(.*\): .*$", TESTS.read_text(encoding="utf-8"), re.M)
     assert shown == [line for line in result.outlines if line in shown]
     assert len(shown) == 2
 
