@@ -16,7 +16,7 @@ import msgspec
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter, read_staged
-from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
+from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
@@ -26,6 +26,7 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_runtime.frames.table_columns import TableColumns
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.sinks import ConsoleSinkOptions
 

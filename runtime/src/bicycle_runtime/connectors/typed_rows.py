@@ -16,11 +16,11 @@ import msgspec
 
 from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.contract import BadRecord, SourceBatch
-from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
-from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_fields import fields_of, is_named_tuple
 from bicycle_runtime.frames.vectors import Refused
+from bicycle_runtime.records.times import time_of
 from bicycle_sdk.time import TIME_MS_MAX
 
 _RAW_BYTES_MAX = 4_096

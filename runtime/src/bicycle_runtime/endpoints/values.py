@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_sdk.quantities import parse_duration_ms, parse_size_bytes, with_unit
 
 Duration = Annotated[
@@ -30,12 +31,10 @@ def _type_words(*words: str, ending: str = "") -> Any:
     return Annotated[str, Meta(extra_json_schema=schema, extra={"kind": "type", "words": words})]
 
 
-_FIELDS = ("string", "int", "float", "bool", "decimal", "timestamp", "json")
+_FIELDS = [found.word for found in VALUE_TYPES if found.in_fields]
 # A type with a question mark: the field may be null, or not there.
 FieldType = _type_words(*_FIELDS, *(f"{word}?" for word in _FIELDS), ending=r"\??")
-ColumnWord = _type_words(
-    "string", "int", "float", "bool", "bytes", "datetime", "date", "time", "decimal", "json"
-)
+ColumnWord = _type_words(*(found.word for found in VALUE_TYPES if found.in_columns))
 
 
 def describe(text: str) -> Meta:

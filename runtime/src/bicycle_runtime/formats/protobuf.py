@@ -20,8 +20,8 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.times import duration_of, moment_of, time_of
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
+from bicycle_runtime.records.times import duration_of, moment_of, time_of
 
 _NATIVE = (bytes, bytearray, datetime, timedelta)
 _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"

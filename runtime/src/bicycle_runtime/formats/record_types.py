@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import inspect as declared_types
 
-from bicycle_runtime.formats.record_fields import is_model
+from bicycle_runtime.frames.record_fields import is_model
 
 
 def encode_model(value: Any) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.formats.record_fields import is_model
 from bicycle_runtime.formats.record_types import ModelDecoder, decode_part, require_fields
-from bicycle_runtime.formats.times import duration_of, moment_of, number_of, time_of_day_of
+from bicycle_runtime.frames.record_fields import is_model
+from bicycle_runtime.records.times import duration_of, moment_of, number_of, time_of_day_of
 
 Conversion = Callable[[Any], Any]
 _TIMES: Mapping[type, Conversion] = {

@@ -18,19 +18,14 @@ from bicycle_runtime.frames.arrays import (
     number_array,
     numpy,
 )
+from bicycle_runtime.frames.schemas import ARROW_KINDS, VALUE_TYPES
 
 _KINDS: dict[str, frozenset[type]] = {
     "i": frozenset({int}),
     "f": frozenset({float}),
     "b": frozenset({bool}),
 }
-_ARROW_KINDS: dict[str, type] = {
-    **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), int),
-    **dict.fromkeys(("float", "double"), float),
-    **dict.fromkeys(("string", "large_string"), str),
-    "bool": bool,
-}
-_ARRAY_TYPES = {int: "int64", float: "float64", bool: "bool"}
+_ARRAY_TYPES = {found.python: found.array for found in VALUE_TYPES if found.array}
 _NONE_YET = object()
 
 
@@ -175,7 +170,7 @@ class ArrowVector(Vector):
     @property
     def kinds(self) -> frozenset[type]:
         if self._kinds is None:
-            kind = _ARROW_KINDS.get(str(self.column.type))
+            kind = ARROW_KINDS.get(str(self.column.type))
             nulls = self.column.null_count
             if kind is None:
                 self._kinds = frozenset(map(type, self.items))
@@ -194,7 +189,7 @@ class ArrowVector(Vector):
     def items(self) -> list[Any]:
         if self._items is None:
             # hot path: 15 ns a number; to_pylist() takes 100.
-            known = str(self.column.type) in _ARROW_KINDS
+            known = str(self.column.type) in ARROW_KINDS
             array = self.array if known else None
             self._items = self.column.to_pylist() if array is None else array.tolist()
         return self._items
@@ -216,7 +211,7 @@ class ArrowVector(Vector):
 def _array_of(column: Any) -> Any:
     """Return an Arrow column as an array of ints, floats or bools, or None."""
     pa = arrow()
-    word = _ARRAY_TYPES.get(_ARROW_KINDS.get(str(column.type), str))
+    word = _ARRAY_TYPES.get(ARROW_KINDS.get(str(column.type), str))
     if word is None or column.null_count:
         return None
     try:

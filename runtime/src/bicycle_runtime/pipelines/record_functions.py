@@ -6,7 +6,7 @@ They are imported by workers. A record without a field has the value None there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from types import NoneType
@@ -23,35 +23,25 @@ from bicycle_runtime.endpoints.field_functions import (
     text_of,
 )
 from bicycle_runtime.expressions.evaluation import HasExpression
-from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.formats.typed_values import exact_decimal
+from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_runtime.pipelines.equal_values import equal_json, equal_text
+from bicycle_runtime.records.times import time_of
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
 
+# The types of values that need no conversion, and the types to which msgspec converts; the others
+# are converted by _AsType: a time may be a text or a number, and a decimal has declared digits.
+_KINDS = {found.word: found.takes for found in VALUE_TYPES if found.in_fields}
 _TYPES: Mapping[str, Any] = {
-    "string": str,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "timestamp": Any,  # See _AsType: no type of msgspec is both a text and a time.
-    "decimal": Any,  # See _AsType: the number of digits is part of the type.
-    "json": Any,
+    found.word: found.python if found.python in (found.takes or ()) else Any
+    for found in VALUE_TYPES
+    if found.in_fields
 }
-
-
-# The Python types of a declared type whose values need no conversion; json accepts any type.
-_KINDS: Mapping[str, frozenset[type]] = {
-    "string": frozenset({str}),
-    "int": frozenset({int}),
-    "float": frozenset({float}),
-    "bool": frozenset({bool}),
-    "timestamp": frozenset({str, int, float, datetime}),
-    "decimal": frozenset(),
-}
+_TIMES = _KINDS["timestamp"] or frozenset()
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
@@ -324,7 +314,7 @@ class _AsType:
             return None
         if self.digits is not None:
             return exact_decimal(value, *self.digits)
-        if self.word == "timestamp" and type(value) not in _KINDS["timestamp"]:
+        if self.word == "timestamp" and type(value) not in _TIMES:
             raise TypeError(f"expected a time, got {type(value).__name__}")
         return msgspec.convert(value, _TYPES[self.word], strict=False)
 

@@ -131,6 +131,8 @@ def test_a_schema_is_not_asked_about_null_values():
 class Columns(Doubling):
     """A codec of two bytes, whose batches are columns."""
 
+    gives_fields = True
+
     def encode(self, value):
         return bytes(value.values())
 
@@ -143,7 +145,7 @@ class Columns(Doubling):
 
 
 def test_a_codec_may_decode_a_batch_to_columns():
-    batch = decoded(None, [b"ab", b"cd"], name="schema", payloads={"value_schema": Columns()})
+    batch = by_field(None, [b"ab", b"cd"], name="schema", value_schema=Columns())
 
     assert isinstance(batch.values, Frame)
     assert batch.values.field("high").numbers.tolist() == [98, 100]
@@ -152,7 +154,7 @@ def test_a_codec_may_decode_a_batch_to_columns():
 
 @pytest.mark.parametrize("bad", [b"a", None])
 def test_a_batch_that_a_codec_cannot_decode_as_a_whole_is_decoded_by_value(bad):
-    batch = decoded(dict, [b"ab", bad], name="schema", payloads={"value_schema": Columns()})
+    batch = by_field(dict, [b"ab", bad], name="schema", value_schema=Columns())
 
     assert list(batch.values) == [{"low": 97, "high": 98}]
     assert [failure.offset for failure in batch.failures] == [11]
@@ -166,11 +168,9 @@ def test_only_a_codec_of_batches_gives_fields(schema):
     assert decoder.give_fields() is isinstance(schema, Columns)
 
 
-def by_field(record_type, raws, **settings):
-    source = spec(record_type)
-    decoder = MessageDecoder(
-        value_format(source, settings.get("name")), key_format(source, "bytes")
-    )
+def by_field(record_type, raws, *, name=None, **payloads):
+    source = spec(record_type, **payloads)
+    decoder = MessageDecoder(value_format(source, name), key_format(source, "bytes"))
     decoder.give_fields()
     return decoder.batch(messages(*raws), 99)
 

@@ -23,9 +23,9 @@ from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.connectors.typed_rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
-from bicycle_runtime.formats.record_fields import is_named_tuple
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
+from bicycle_runtime.frames.record_fields import is_named_tuple
 from bicycle_runtime.frames.rows import field_types, plain_fields
 
 _RAW_BYTES_MAX = 4096

@@ -7,31 +7,21 @@ on demand.
 
 from __future__ import annotations
 
-import contextlib
 import types
 import typing
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property
 from operator import methodcaller
 from typing import Any, Protocol, TypeVar, overload
 
-import msgspec
 from confluent_kafka import Message
 
 from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
-from bicycle_runtime.formats.contract import BatchCodec
+from bicycle_runtime.formats.contract import BatchCodec, reads_fields
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
-from bicycle_runtime.frames.frame import FieldRows, Frame
-from bicycle_runtime.frames.rows import (
-    OpenRows,
-    is_mapping,
-    is_open_mapping,
-    plain_fields,
-    row_type_of,
-)
 from bicycle_sdk.formats import format_of, type_given_by
 from bicycle_sdk.record_types import clash, type_name
 
@@ -39,13 +29,13 @@ _T = TypeVar("_T")
 _NO_HEADERS: Headers = ()
 # Called so, the interpreter notices the error that the client leaves behind beside its result.
 _headers_of = methodcaller("headers")
-_DECODED_HERE = frozenset({"bytes", "string", "json", "msgpack"})
+_REFUSE_NONE = frozenset({"string", "json", "msgpack"})  # Their decoders raise for None.
 
 
-class Schema(Protocol):
+class _Decoder(Protocol):
     """The decoder of bytes to records: an object of the job, or a format's codec."""
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, /) -> Any:
         """Return the record. Called on workers, once per message; may raise anything."""
 
 
@@ -54,62 +44,34 @@ class Format:
 
     Args:
         name: The word of the option.
-        record_type: The type to which it is decoded; None for any.
-        schema: The schema for decoding; required by each format but the four that are decoded here.
+        codec: The decoder of values.
         allows_none: Whether a message without value is a record.
     """
 
-    def __init__(
-        self,
-        name: str,
-        record_type: Any = None,
-        *,
-        schema: Schema | None = None,
-        allows_none: bool = True,
-    ) -> None:
-        self.name = name
-        self.record_type = record_type
-        self.schema = schema
-        self.allows_none = allows_none
+    def __init__(self, name: str, codec: _Decoder, *, allows_none: bool = True) -> None:
+        self.name, self.codec, self.allows_none = name, codec, allows_none
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        """Return the pickled state, without the decoder."""
-        return self.name, self.record_type, self.schema, self.allows_none
+    def decode_all(self, raws: list[bytes | None], *, gives_fields: bool = False) -> Sequence[Any]:
+        """Return all values; raises when one of them needs a closer look.
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.name, self.record_type, self.schema, self.allows_none = state
-
-    @cached_property
-    def decode(self) -> Callable[[bytes], Any]:
-        """The decoder of one value; raises any error on bad bytes."""
-        inner = Any if self.record_type is None else self.record_type
-        match self.name:
-            case "bytes":
-                return bytes
-            case "string":
-                return bytes.decode
-            case "json":
-                return json_decoder(inner).decode
-            case "msgpack":
-                return msgpack_decoder(inner).decode
-            case _:
-                assert self.schema is not None
-                return self.schema.decode
-
-    def decode_all(self, raws: list[bytes | None]) -> list[Any]:
-        """Return all values; raises when one of them needs a closer look."""
+        Args:
+            raws: The bytes.
+            gives_fields: Whether to return a frame.
+        """
         # hot path: per value 79 ns for strings, 315 ns for a JSON object of four fields; one decode
         # of all joined by separators is slower for strings (213 ns) and 3 % faster for JSON.
-        is_opaque = self.name == "bytes" or self.schema is not None
-        if is_opaque and None in raws and not self._takes_none:
+        takes_none = self.name in _REFUSE_NONE or (self.name == "bytes" and self.allows_none)
+        if not takes_none and None in raws:
             raise ValueError
         if self.name == "bytes":
             return raws
-        return list(map(self.decode, raws))  # type: ignore[arg-type]  # a None among them raises.
-
-    @property
-    def _takes_none(self) -> bool:
-        return self.name == "bytes" and self.allows_none
+        several: Any = raws
+        if gives_fields:
+            assert isinstance(self.codec, BatchCodec)
+            found = self.codec.decode_batch(several)
+            if len(found) == len(several):
+                return found
+        return list(map(self.codec.decode, several))
 
     def decode_one(self, raw: bytes | None) -> tuple[Any, str | None]:
         """Return the value and None, or None and why there is no value."""
@@ -118,7 +80,7 @@ class Format:
                 return None, None
             return None, "the message has no value (a tombstone), and the record type has no None"
         try:
-            return self.decode(raw), None
+            return self.codec.decode(raw), None
         except BaseException as error:  # noqa: BLE001 - schemas are user code and may raise anything.
             text = error_text(users_error(error))
             return None, f"{self.name}: {type(error).__name__}: {text}"
@@ -135,70 +97,34 @@ class MessageDecoder:
     def __init__(self, values: Format, keys: Format) -> None:
         self.values = values
         self.keys = keys
-        self._rows: Format | None = None
-        self._open: OpenRows | None = None
-        self._gives_dicts = False
-        self._kinds = plain_fields(values.record_type)
+        self._gives_fields = False
 
     def give_fields(self) -> bool:
         """Switch to frames; return whether the format and the type of records allow it."""
-        record_type = self.values.record_type
-        if self.values.name != "json":
-            return isinstance(self.values.schema, BatchCodec)
-        row_type = row_type_of(record_type)
-        if is_open_mapping(record_type):
-            self._open = OpenRows()
-        elif row_type is not None:
-            self._rows = Format("json", row_type)
-        self._gives_dicts = row_type is None and is_mapping(record_type)
-        return self._gives_dicts or row_type is not None
+        self._gives_fields = reads_fields(self.values.codec)
+        return self._gives_fields
 
     def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
         """Return the records of messages that carry no error."""
-        # hot path: 15 ns a message for the value; on demand, 59 for the time and 20 for each other
-        # column; the client itself takes 600 to 700. In all 0.81 of the rate of a bare consume()
-        # loop for bytes, 0.72 for strings, 0.5 for JSON objects of four fields.
+        # hot path: windows over fields take 2.4 us a message with all that the client does, and 4.5
+        # over records. 15 ns a message for the value; on demand, 59 for the time and 20 for each
+        # other column; the client itself takes 600 to 700. In all 0.81 of the rate of a bare
+        # consume() loop for bytes, 0.72 for strings, 0.5 for JSON objects of four fields.
         try:
-            values = self._values(list(map(Message.value, messages)))
+            raws = list(map(Message.value, messages))
+            values = self.values.decode_all(raws, gives_fields=self._gives_fields)
         except BaseException as error:  # noqa: BLE001 - decoded one by one to find the culprit.
             users_error(error)
             return self._apart(messages, next_offset)
         keys: Sequence[Any] = _Column(messages, _all_keys)
         if self.keys.name != "bytes":
             try:
-                raws = [message.key() for message in messages]
-                keys = [None if raw is None else self.keys.decode(raw) for raw in raws]
+                decode = self.keys.codec.decode
+                keys = [None if raw is None else decode(raw) for raw in map(Message.key, messages)]
             except BaseException as error:  # noqa: BLE001 - likewise.
                 users_error(error)
                 return self._apart(messages, next_offset)
         return _batch_of(messages, values, keys, next_offset)
-
-    def _values(self, raws: list[bytes | None]) -> Sequence[Any]:
-        # hot path: windows over fields take 2.4 us a message with all that the client does, and
-        # 4.5 over records.
-        if self._rows is not None:
-            rows = self._rows.decode_all(raws)
-            make = partial(self.values.decode_all, raws)
-            return Frame.of_rows(FieldRows(objects=rows, make=make, kinds=self._kinds))
-        if self._open is not None and raws and raws[0] is not None:
-            found = self._open.like(raws[0])
-            # If one has other fields, or no fields, all are decoded below.
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
-                if found is not None:
-                    rows = found.decode(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
-                    made = partial(self.values.decode_all, raws)
-                    names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # No value is None.
-                    return Frame.of_rows(FieldRows(
-                        objects=rows, make=made, getter=found.getter, names=names,
-                        are_written=True, kinds=found.kinds(rows),
-                    ))  # fmt: skip
-        schema = self.values.schema
-        if isinstance(schema, BatchCodec) and None not in raws:
-            decoded = schema.decode_batch(raws)  # type: ignore[arg-type]  # No value is None.
-            if len(decoded) == len(raws):
-                return decoded
-        values = self.values.decode_all(raws)
-        return Frame.of_dicts(values, self._kinds) if self._gives_dicts else values
 
     def _apart(self, messages: list[Message], next_offset: int) -> SourceBatch:
         good: list[Message] = []
@@ -238,13 +164,13 @@ def value_format(spec: ConnectorSpec, name: str | None, options: object = None) 
     inner, allows_none = _without_none(spec.record_type)
     name = name or format_of(inner)
     _check_pair(spec, name, inner)
-    schema = _schema(spec, "value", name, record_type=inner, options=options)
-    return Format(name, inner, schema=schema, allows_none=allows_none)
+    codec = _codec(spec, "value", name, record_type=inner, options=options)
+    return Format(name, codec, allows_none=allows_none)
 
 
 def key_format(spec: ConnectorSpec, name: str, options: object = None) -> Format:
     """Return the format of a source's keys; errors as in ``value_format``."""
-    return Format(name, schema=_schema(spec, "key", name, record_type=None, options=options))
+    return Format(name, _codec(spec, "key", name, record_type=None, options=options))
 
 
 class _Column(Sequence[_T]):
@@ -384,17 +310,10 @@ def _check_pair(spec: ConnectorSpec, name: str, record_type: Any) -> None:
         require_decodable(spec, Any if record_type is None else record_type, new_decoder)
 
 
-def _schema(
-    spec: ConnectorSpec,
-    side: str,
-    name: str,
-    *,
-    record_type: Any,
-    options: object,
-) -> Schema | None:
-    """Return the decoder object for other formats: of the job, or a format's codec."""
-    if name in _DECODED_HERE and not options:
-        return None
+def _codec(
+    spec: ConnectorSpec, side: str, name: str, *, record_type: Any, options: object
+) -> _Decoder:
+    """Return the codec of a format, or the decoder object of the job."""
     if name != "schema":
         return codec_for(spec, side, name, record_type=record_type, options=options)
     role = f"{side}_schema"
@@ -407,5 +326,5 @@ def _schema(
             found="absent" if found is None else type(found).__name__,
             expected="an object with decode(data: bytes)",
         )
-    schema: Schema = found
-    return schema
+    decoder: _Decoder = found
+    return decoder

@@ -20,8 +20,8 @@ import msgspec
 import pyarrow
 
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.contract import EventTimes, WriterTask
+from bicycle_runtime.frames.table_columns import TableColumns
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _SPECIAL = ("\\", "\t", "\n", "\r", "\0")

@@ -15,8 +15,8 @@ import pyarrow
 import pyarrow.compute as pc
 
 from bicycle_runtime.connectors.errors import COLUMNS_WRONG
-from bicycle_runtime.connectors.tables.columns import TIMES, TableColumns
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
+from bicycle_runtime.frames.table_columns import TIMES, TableColumns
 
 PARTITION = "__partition"  # The column in which staged rows name their folder.
 

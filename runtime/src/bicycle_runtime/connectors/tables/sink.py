@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.connectors.open_age import OpenAge
-from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
+from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.connectors.tables.held import (
     Completion,
     HeldDraft,
@@ -35,6 +35,7 @@ from bicycle_runtime.contract import (
     Waiting,
     in_subtask_order,
 )
+from bicycle_runtime.frames.table_columns import TableColumns
 from bicycle_sdk.sinks import TableSinkOptions
 
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from bicycle_runtime.connectors.staging import StagedStream
-from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
+from bicycle_runtime.frames.table_columns import TableColumns
 from bicycle_sdk.sinks import Compression
 
 _COUNTED_MAX = 64  # So many folders of a staged file are counted; others are small.

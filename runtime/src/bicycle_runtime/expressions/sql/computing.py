@@ -31,8 +31,8 @@ from bicycle_runtime.expressions.sql.types import (
     arrow_type,
     decimal_digits,
 )
-from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.frames.vectors import ArrowVector, Vector
+from bicycle_runtime.records.times import time_of
 from bicycle_sdk.expressions import Expression
 
 # What pyarrow, and functions of values, raise for rows that fail.

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.formats.times import duration_of, moment_of, time_of, time_of_day_of
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
+from bicycle_runtime.records.times import duration_of, moment_of, time_of, time_of_day_of
 from bicycle_sdk.time import as_ms
 
 MS = 1_772_368_200_123
