@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
         FILE_CUT_OFF: it ends inside a message; lines before that were given.
         StreamConnectError: it cannot be opened.
     """
-    view = FileView.open(path)
-    try:
+    with closing(FileView.open(path)) as view:
         yield _comment(_header_json(view.header), form)
         beacon, check = 1, OrderCheck(view)
         for head in view.heads(HEADER_SIZE):
@@ -43,8 +43,6 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
         _, _, end, has_ended = tail(view)
         if end < view.size and not has_ended:
             raise FILE_CUT_OFF(path=str(path), offset=view.size)
-    finally:
-        view.close()
 
 
 def _refuse_disorder(view: FileView, found: Iterator[Disorder]) -> None:

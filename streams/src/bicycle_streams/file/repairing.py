@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,13 +102,10 @@ def verify(path: Path) -> Report:
         FileFormatError: the file has no header that can be used.
         StreamConnectError: it cannot be opened.
     """
-    view = FileView.open(path)
     report = Report(path=path)
-    try:
+    with closing(FileView.open(path)) as view:
         for part in _check_parts(view):
             report.add(part)
-    finally:
-        view.close()
     return report
 
 
@@ -137,9 +135,8 @@ def repair(path: Path, output: Path) -> Report:
     Raises:
         StreamConnectError: the output exists already, or one of the files cannot be opened.
     """
-    view = FileView.open(path)
     report = Report(path=path)
-    try:
+    with closing(FileView.open(path)) as view:
         header = FileHeader(output.name, view.header.created_ms, view.interval)
         create_file(output, header, must_be_new=True)
         writer = FileWriter(output, limit_bytes=1 << 62, buffer_bytes=1 << 20)
@@ -150,8 +147,6 @@ def repair(path: Path, output: Path) -> Report:
                     writer.copy(part)
         finally:
             writer.close(with_end=report.has_ended)
-    finally:
-        view.close()
     return report
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,15 +46,11 @@ class FileAdmin(StreamAdmin):
         self._positions = positions
 
     async def list_streams(self) -> list[StreamKey]:
-        view = FileView.open(self._path)
-        try:
+        with closing(FileView.open(self._path)) as view:
             return self._known_keys(view)
-        finally:
-            view.close()
 
     async def describe(self, key: StreamKey) -> StreamInfo:
-        view = FileView.open(self._path)
-        try:
+        with closing(FileView.open(self._path)) as view:
             found = {s[1]: last for s, last in last_of_streams(view).items() if s[0] == key}
             if not found:
                 found[0] = last_of_stream(view, (key, 0))
@@ -66,8 +63,6 @@ class FileAdmin(StreamAdmin):
                 groups=self._groups(key, found),
                 producer_count=_writer_count(view),
             )
-        finally:
-            view.close()
 
     def _known_keys(self, view: FileView) -> list[StreamKey]:
         return sorted({key for key, _ in last_of_streams(view) if key != INTERNAL})

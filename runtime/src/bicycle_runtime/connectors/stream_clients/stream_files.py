@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -90,22 +90,18 @@ class FileInput:
     def extents(self, now_s: float) -> Mapping[str, Extent]:
         if not self.path.exists():
             return {}
-        view = self._view()
-        try:
+        with closing(FileView.open(self.path)) as view:
             return {
                 shard_name(*stream): Extent(end=last.sequence + 1, last_end=last.sequence + 1)
                 for stream, last in last_of_streams(view).items()
                 if stream[0] in self.keys
             }
-        finally:
-            view.close()
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         stream = stream_in(shard)
         record_count, byte_count = size
         found: list[int] = []
-        view = self._view()
-        try:
+        with closing(FileView.open(self.path)) as view:
             offset = find(view, _wanted_before(stream, start))
             for head in view.heads(offset) if offset is not None else ():
                 if (head.key, head.shard_id) != stream:
@@ -115,15 +111,12 @@ class FileInput:
                 if is_full or head.sequence >= end:
                     break
                 found.append(head.sequence)
-        finally:
-            view.close()
         return cut_of(found, parts)
 
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
         stream = stream_in(shard)
         wanted = _wanted_before(stream, start)
-        view = self._view()
-        try:
+        with closing(FileView.open(self.path)) as view:
             offset = find(view, wanted)
             if offset is None:
                 return
@@ -141,17 +134,12 @@ class FileInput:
                 )
                 if reader.has_ended or not reader.feed(data):
                     return
-        finally:
-            view.close()
 
     def keep(self, positions: Mapping[str, int]) -> None:
         """Do nothing: a file stores no positions."""
 
     def close(self) -> None:
         """Do nothing: no resource is open."""
-
-    def _view(self) -> FileView:
-        return FileView.open(self.path)
 
 
 def _wanted_before(stream: tuple[StreamKey, int], start: int) -> Wanted:
@@ -212,8 +200,7 @@ class FileOutput:
         if not self._path.exists():
             return None
         stream = (_marker_key(run), 0)
-        view = FileView.open(self._path)
-        try:
+        with closing(FileView.open(self._path)) as view:
             last = last_of_stream(view, stream)
             if not last.sequence:
                 return None
@@ -226,8 +213,6 @@ class FileOutput:
             payload, end = view.payload(view.head(offset))
             word, _, number = payload.decode().partition(" ")
             return _Marker(int(number), word == _DONE, end)
-        finally:
-            view.close()
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
@@ -280,16 +265,13 @@ class FileOutput:
 
     def _cut_off(self, end: int, expected: list[bytes]) -> None:
         """Cut off an epoch that was half written; refuse where others wrote meanwhile."""
-        view = FileView.open(self._path)
-        try:
+        with closing(FileView.open(self._path)) as view:
             if view.size <= end:
                 return
             for position, head in enumerate(view.heads(end)):
                 is_ours = head.key == self._key and position < len(expected)
                 if not is_ours or view.payload(head)[0] != expected[position]:
                     raise ChangedError
-        finally:
-            view.close()
         os.truncate(self._path, end)
 
     def close(self) -> None:
