@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from redis import Redis, cluster
@@ -33,12 +33,12 @@ from redis.retry import Retry as SyncRetry
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.errors import ConnectionLostError, StreamUrlError
-from bicycle_streams.options import TlsOptions, connect_error
+from bicycle_streams.options import connect_error
 from bicycle_streams.redis.errors import LOGIN_REFUSED
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
-__all__ = ["LOST", "PORT", "Connection", "facts_of", "open_client", "tls_words"]
+__all__ = ["LOST", "PORT", "Connection", "facts_of", "open_client"]
 
 T = TypeVar("T")
 # The first two are raised by the client; errors of clusters end when a replica takes over.
@@ -56,37 +56,36 @@ _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
 _HANDSHAKE_MAX_S = 2.0
 
 
-def open_client(
-    address: str, hosts: Sequence[tuple[str, int]], words: Mapping[str, Any], **alone: Any
-) -> Any:
+def open_client(uri: StreamerUri, options: RedisOptions, retry: SyncRetry) -> Any:
     """Return a client that waits, of a server or of a cluster.
 
     Args:
-        address: The address, for errors.
-        hosts: The server, or some nodes of a cluster.
-        words: Arguments of the client.
-        alone: Further arguments of a client of a server without a cluster.
+        uri: The server, or some nodes of a cluster.
+        options: Options of the backend.
+        retry: How often lost connections are retried, and the pauses.
 
     Raises:
         RedisError: no node answers, or the login is refused.
         StreamUrlError: several nodes are named, and they are no cluster.
     """
-    client, is_cluster = _find_node(address, hosts, {**words, **alone})
+    client, is_cluster = _find_node(uri, options, retry)
     if not is_cluster:
         return client
     client.close()
     # The library lacks types here.
-    nodes = [cluster.ClusterNode(*host) for host in hosts]  # type: ignore[no-untyped-call]
-    found: Any = cluster.RedisCluster(startup_nodes=nodes, **words)
+    nodes = [cluster.ClusterNode(*host) for host in uri.hosts(PORT)]  # type: ignore[no-untyped-call]
+    words = _client_words(uri, options)
+    found: Any = cluster.RedisCluster(startup_nodes=nodes, retry=retry, **words)
     for node in found.get_nodes():
         _as_they_come(found.get_redis_connection(node).response_callbacks)
     return found
 
 
-def _find_node(
-    address: str, hosts: Sequence[tuple[str, int]], words: Mapping[str, Any]
-) -> tuple[Any, bool]:
+def _find_node(uri: StreamerUri, options: RedisOptions, retry: SyncRetry) -> tuple[Any, bool]:
     """Return a client of the first node that answers; whether it is of a cluster."""
+    words = {**_client_words(uri, options), "db": options.db, "retry": retry}
+    words["retry_on_error"] = [ConnectionError, TimeoutError]
+    hosts = uri.hosts(PORT)
     for number, (host, port) in enumerate(hosts, start=1):
         client: Any = Redis(host=host, port=port, **words)
         _as_they_come(client.response_callbacks)
@@ -104,7 +103,7 @@ def _find_node(
             return client, is_cluster
         client.close()
         problem = "it has several nodes, but the first that responds is not a cluster"
-        raise StreamUrlError(address=address, problem=problem)
+        raise StreamUrlError(address=str(uri), problem=problem)
     raise AssertionError("an address has a node")
 
 
@@ -119,21 +118,32 @@ def _as_they_come(callbacks: dict[str, Any]) -> None:
         del callbacks[name]
 
 
-def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> dict[str, Any]:
-    """Return the TLS arguments of a client, empty for redis://.
+def _client_words(uri: StreamerUri, options: RedisOptions) -> dict[str, Any]:
+    """Return the arguments of all clients.
 
     Raises:
         STREAM_TLS_UNUSABLE: a file cannot be used, or is given for redis://.
     """
-    if options.tls_context(str(uri), "rediss") is None:
-        return {}
+    timeout_s = options.connect_timeout_ms / 1_000
     words: dict[str, Any] = {
+        "username": options.username or None,
+        "password": options.password,
+        "protocol": 2,
+        "socket_connect_timeout": timeout_s,
+        "socket_timeout": timeout_s + options.block_ms / 1_000,
+        "socket_keepalive": True,
+    }
+    if options.tls_context(str(uri), "rediss") is None:
+        return words
+    words |= {
         "ssl": True,
         "ssl_ca_certs": options.ca_file,
         "ssl_certfile": options.cert_file,
         "ssl_keyfile": options.key_file,
     }
-    return words if is_verified else words | {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+    if options.verify_certificate:
+        return words
+    return words | {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
 
 
 class Connection:
@@ -153,16 +163,8 @@ class Connection:
         self.is_cluster = False
         self._random = system_random()
         self._hosts = uri.hosts(PORT)
-        timeout_s = options.connect_timeout_ms / 1_000
-        self._words: dict[str, Any] = {
-            "username": options.username,
-            "password": options.password,
-            "protocol": 2,
-            "socket_connect_timeout": timeout_s,
-            "socket_timeout": timeout_s + options.block_ms / 1_000,
-            "socket_keepalive": True,
-            **tls_words(uri, options, is_verified=options.verify_certificate),
-        }
+        self._uri = uri
+        self._words = _client_words(uri, options)
         self._tls = options.tls_context(str(uri), "rediss")
         if self._tls is not None and not options.verify_certificate:
             self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
@@ -176,9 +178,8 @@ class Connection:
             StreamUrlError: several nodes are named, and they are no cluster.
         """
         try:
-            alone = {**self._words, "db": self.options.db}
-            words = {**alone, "retry": SyncRetry(NoBackoff(), 0)}
-            found = await asyncio.to_thread(_find_node, self.address, self._hosts, words)
+            retry: Any = SyncRetry(NoBackoff(), 0)
+            found = await asyncio.to_thread(_find_node, self._uri, self.options, retry)
             client, self.is_cluster = found
             node = {name: client.get_connection_kwargs()[name] for name in ("host", "port")}
             client.close()
@@ -190,7 +191,8 @@ class Connection:
                 )
                 await self.redis.initialize()
             else:
-                self.redis = asynchronous.Redis(**node, retry=retry, **alone)
+                words = {**self._words, **node, "db": self.options.db}
+                self.redis = asynchronous.Redis(retry=retry, **words)
             _as_they_come(self.redis.response_callbacks)
         except BaseException as error:
             if self.redis is not None:

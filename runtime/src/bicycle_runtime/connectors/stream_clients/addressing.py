@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
 from bicycle_runtime.connectors.stream_clients.options import tls_options
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.options import describe
+from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.addresses import WILDCARD, StreamUrl
 from bicycle_streams.connecting import backend_of
-from bicycle_streams.errors import StreamError
+from bicycle_streams.errors import StreamError, StreamUrlError
 
 
 def url_of(
@@ -35,6 +38,40 @@ def url_of(
     if url.streamer.protocol not in protocols:
         raise address_error(spec, address, f"its protocol must be one of {', '.join(protocols)}")
     return url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The address of a server and the options of its client; picklable, without secrets.
+
+    Args:
+        url: The streams.
+        words: The options; a secret is a reference.
+    """
+
+    url: StreamUrl
+    words: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, spec: ConnectorSpec, url: StreamUrl, options: Any, *, tls_protocol: str) -> Self:
+        """Return the server of a connector.
+
+        Raises:
+            CONNECTOR_OPTION_WRONG: TLS files cannot be used.
+            STREAM_ADDRESS_WRONG: a port is wrong.
+        """
+        try:
+            url.streamer.hosts(backend_of(url.streamer).default_port or 0)
+        except StreamUrlError as error:
+            raise address_error(spec, options.address, error.facts["problem"]) from None
+        check_tls(spec, options, url, tls_protocol)
+        return cls(url=url, words=client_words(options, url))
+
+    def options(self, **more: object) -> Any:
+        """Return the options of the client, with more of them, and with secrets."""
+        known = {n: v.reveal() if isinstance(v, Secret) else v for n, v in self.words.items()}
+        make: Any = backend_of(self.url.streamer).options_type
+        return make(**{**known, **more})
 
 
 def client_words(options: object, url: StreamUrl) -> dict[str, object]:

@@ -11,14 +11,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pulsar
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.stream_clients.addressing import address_error, check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.addressing import Server, url_of
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
     Cut,
@@ -32,15 +31,13 @@ from bicycle_runtime.connectors.stream_clients.backends import (
 from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
 from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_sdk.secrets import Secret
 from bicycle_sdk.stream_options import PulsarSinkOptions, PulsarSourceOptions, StreamSourceOptions
 from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import connect
-from bicycle_streams.errors import StreamError, StreamUrlError
+from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import Message
-from bicycle_streams.pulsar.cluster import PORT, TLS_PROTOCOL, Cluster
+from bicycle_streams.pulsar.cluster import TLS_PROTOCOL, Cluster
 from bicycle_streams.pulsar.consuming import time_of
-from bicycle_streams.pulsar.options import PulsarOptions
 from bicycle_streams.pulsar.positions import entry_before, id_of, sequence_of
 
 __all__ = ["PulsarStreamSink", "PulsarStreamSource"]
@@ -51,27 +48,6 @@ _BATCH = 1_000
 _CUT_MAX = 50_000
 _LOOK_S = 10.0  # Time between two looks for new partitions.
 _CONNECT_MS = 10_000
-_WORDS = ("admin_url", "ca_file", "cert_file", "key_file", "namespace")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarServer:
-    """The connection to a cluster; picklable, without the token itself."""
-
-    url: StreamUrl
-    words: Mapping[str, Any]
-    secret: Secret | None
-
-    def all_words(self) -> dict[str, Any]:
-        """Return the options of the toolkit."""
-        token = None if self.secret is None else self.secret.reveal()
-        return {**self.words, "connect_timeout_ms": _CONNECT_MS, "token": token}
-
-    def open(self) -> Cluster:
-        """Return the cluster, reached once."""
-        cluster = Cluster(self.url.streamer, PulsarOptions(**self.all_words()))
-        cluster.open()
-        return cluster
 
 
 class PulsarStreamSource(StreamSource):
@@ -97,28 +73,24 @@ class PulsarStreamSink(SentSink):
         """Return the output."""
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
         server = _server_of(self.spec, url, options)
-        words = {name: value for name, value in server.all_words().items() if value is not None}
+        words = server.options(connect_timeout_ms=_CONNECT_MS)
         self._sent_to = SentOutput(url, partial(connect, url, words))
         return self._sent_to
 
 
-@dataclass(slots=True)
 class PulsarInput:
     """The topics of a cluster; subscriptions in ``_kept`` retain unread messages."""
 
-    server: PulsarServer
-    group: str
-    _cluster: Cluster | None = None
-    _kept: dict[str, Any] = field(default_factory=dict)
-    _next_look_s: float = 0.0
-    _pid: int = 0
+    def __init__(self, server: Server, group: str) -> None:
+        self.server = server
+        self.group = group
+        self._cluster: Cluster | None = None
+        self._kept: dict[str, Any] = {}
+        self._next_look_s = 0.0
+        self._pid = 0
 
-    def __getstate__(self) -> Any:
-        return (self.server, self.group)
-
-    def __setstate__(self, state: Any) -> None:
-        self.server, self.group = state
-        self._cluster, self._kept, self._next_look_s, self._pid = None, {}, 0.0, 0
+    def __reduce__(self) -> Any:
+        return PulsarInput, (self.server, self.group)
 
     def extents(self, now_s: float) -> Mapping[str, Extent]:
         with self._away():
@@ -213,7 +185,10 @@ class PulsarInput:
 
     def _open_cluster(self) -> Cluster:
         if self._cluster is None:
-            self._cluster, self._pid = self.server.open(), os.getpid()
+            options = self.server.options(connect_timeout_ms=_CONNECT_MS)
+            cluster = Cluster(self.server.url.streamer, options)
+            cluster.open()
+            self._cluster, self._pid = cluster, os.getpid()
         return self._cluster
 
     @contextmanager
@@ -241,17 +216,9 @@ def _option_error(spec: ConnectorSpec, name: str, value: str, hint: str) -> Exce
 
 def _server_of(
     spec: ConnectorSpec, url: StreamUrl, options: PulsarSourceOptions | PulsarSinkOptions
-) -> PulsarServer:
+) -> Server:
     """Return how a cluster is reached."""
-    try:
-        url.streamer.hosts(PORT)
-    except StreamUrlError as error:
-        raise address_error(spec, options.address, error.facts["problem"]) from None
-    check_tls(spec, options, url, TLS_PROTOCOL)
+    server = Server.of(spec, url, options, tls_protocol=TLS_PROTOCOL)
     if _NAMESPACE.fullmatch(options.namespace) is None:
         raise _option_error(spec, "namespace", options.namespace, "write TENANT/NAMESPACE")
-    return PulsarServer(
-        url=url,
-        words={name: getattr(options, name) for name in _WORDS},
-        secret=options.token,
-    )
+    return server

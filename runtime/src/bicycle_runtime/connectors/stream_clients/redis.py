@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 import msgspec
 from redis.backoff import ExponentialBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import (
-    ConnectionError,
-    RedisError,
-    ResponseError,
-    TimeoutError,
-    WatchError,
-)
+from redis.exceptions import RedisError, ResponseError, WatchError
 from redis.retry import Retry
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.connectors.stream_clients.addressing import address_error, check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.addressing import Server, url_of
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
     Cut,
@@ -32,27 +25,18 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     StreamOutput,
     cut_of,
 )
-from bicycle_runtime.connectors.stream_clients.options import tls_options
 from bicycle_runtime.connectors.stream_clients.sink import StreamSink
 from bicycle_runtime.connectors.stream_clients.source import StreamSource
-from bicycle_runtime.contract import BadRecord, ConnectorSpec
-from bicycle_sdk.secrets import Secret
+from bicycle_runtime.contract import BadRecord
 from bicycle_sdk.stream_options import (
     PublishedOptions,
     RedisSinkOptions,
     RedisSourceOptions,
     StreamSourceOptions,
 )
-from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.errors import StreamError, StreamUrlError
 from bicycle_streams.messages import Message
-from bicycle_streams.redis.connection import (
-    LOST,
-    PORT,
-    facts_of,
-    open_client,
-    tls_words,
-)
+from bicycle_streams.redis.connection import LOST, facts_of, open_client
 from bicycle_streams.redis.ids import SEQUENCE_MAX, Timestamps, id_of, sequence_behind, shard_of
 from bicycle_streams.redis.sending import ADD_NS, time_now
 from bicycle_streams.redis.shards import entry_message
@@ -63,6 +47,7 @@ _PROTOCOLS = ("redis", "rediss")
 _BATCH = 1_000
 _CUT_MAX = 50_000
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
+_CONNECT_MS, _ANSWER_MS = 5_000, 25_000
 _LOOK_S = 1.0  # Time between two looks for new shards.
 # The ids of entries from one on, up to a number of them and of their bytes.
 _IDS = """
@@ -85,14 +70,8 @@ class RedisStreamSource(StreamSource):
         """Return the input."""
         assert isinstance(options, RedisSourceOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS)
-        return RedisInput(
-            _server_of(self.spec, url, options),
-            url.stream_keys,
-            options.message_field,
-            options.group,
-            options.retry_timeout_ms,
-            options.timestamps,
-        )
+        server = Server.of(self.spec, url, options, tls_protocol="rediss")
+        return RedisInput(server, options.group)
 
 
 class RedisStreamSink(StreamSink):
@@ -104,74 +83,45 @@ class RedisStreamSink(StreamSink):
         """Return the output."""
         assert isinstance(options, RedisSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
-        return RedisOutput(
-            _server_of(self.spec, url, options),
-            url.stream_key,
-            message_field=options.message_field,
-            max_length=options.max_length,
-            timestamps=options.timestamps,
-        )
+        return RedisOutput(Server.of(self.spec, url, options, tls_protocol="rediss"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedisServer:
-    """The connection to a server; picklable, without the password itself."""
+def _client_of(server: Server, *, wait_ms: int) -> Any:
+    """Return a client of the server or cluster, with a waiting time for outages.
 
-    address: str
-    nodes: tuple[tuple[str, int], ...]
-    tls: Mapping[str, Any]
-    db: int
-    username: str | None
-    secret: Secret | None
-
-    def client(self, *, wait_ms: int) -> Any:
-        """Return a client of the server or cluster, with a waiting time for outages.
-
-        Raises:
-            StreamUrlError: several nodes are named, and they are no cluster.
-        """
-        retries = int(wait_ms / 1_000 / _PAUSE_MAX_S) + 5 if wait_ms else 0
-        words: dict[str, Any] = {
-            "username": self.username or None,
-            "password": None if self.secret is None else self.secret.reveal(),
-            "protocol": 2,
-            "socket_connect_timeout": 5,
-            "socket_timeout": 30,
-            "retry": Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
-            **self.tls,
-        }
-        repeated = [ConnectionError, TimeoutError]
-        return open_client(self.address, self.nodes, words, db=self.db, retry_on_error=repeated)
+    Raises:
+        StreamUrlError: several nodes are named, and they are no cluster.
+    """
+    retries = int(wait_ms / 1_000 / _PAUSE_MAX_S) + 5 if wait_ms else 0
+    options = server.options(connect_timeout_ms=_CONNECT_MS, block_ms=_ANSWER_MS)
+    retry = Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries)
+    return open_client(server.url.streamer, options, retry)
 
 
-@dataclass(slots=True)
 class RedisInput:
-    """Streams of a Redis server."""
+    """Streams of a Redis server.
 
-    server: RedisServer
-    keys: tuple[StreamKey, ...]
-    message_field: str
-    group: str
-    wait_ms: int
-    timestamps: Timestamps
-    _client: Any = None
-    _names: set[bytes] = field(default_factory=set)
-    _next_look_s: float = 0.0
+    Args:
+        server: The server.
+        group: The group whose position shows the progress; empty for none.
+    """
 
-    def __getstate__(self) -> Any:
-        words = (self.message_field, self.group, self.wait_ms, self.timestamps)
-        return (self.server, self.keys, *words)
+    def __init__(self, server: Server, group: str) -> None:
+        self._server = server
+        self._group = group
+        self._keys = server.url.stream_keys
+        self._timestamps: Timestamps = server.words["timestamps"]
+        self._client: Any = None
+        self._names: set[bytes] = set()
+        self._next_look_s = 0.0
 
-    def __setstate__(self, state: Any) -> None:
-        self.server, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = (
-            state
-        )
-        self._client, self._names, self._next_look_s = None, set(), 0.0
+    def __reduce__(self) -> Any:
+        return RedisInput, (self._server, self._group)
 
     def extents(self, now_s: float) -> Mapping[str, Extent]:
         try:
             if now_s >= self._next_look_s:
-                self._names = {key.encode() for key in self.keys} | set(self._shards())
+                self._names = {key.encode() for key in self._keys} | set(self._shards())
                 self._next_look_s = now_s + _LOOK_S
             return {
                 name.decode(): extent
@@ -183,7 +133,7 @@ class RedisInput:
             raise AwayError(str(error)) from None
 
     def _shards(self) -> Iterator[bytes]:
-        for key in self.keys:
+        for key in self._keys:
             for name in self._open().scan_iter(f"{key}:*", 1_000, _type="stream"):
                 if shard_of(name, key) is not None:
                     yield name
@@ -200,9 +150,9 @@ class RedisInput:
         facts = facts_of(info)
         first, last = facts["first-entry"], facts["last-entry"]
         return Extent(
-            end=sequence_behind(last[0], self.timestamps) if last else 0,
-            first=sequence_behind(first[0], self.timestamps) - 1 if first else 0,
-            last_end=sequence_behind(facts["last-generated-id"], self.timestamps),
+            end=sequence_behind(last[0], self._timestamps) if last else 0,
+            first=sequence_behind(first[0], self._timestamps) - 1 if first else 0,
+            last_end=sequence_behind(facts["last-generated-id"], self._timestamps),
             count=facts["length"],
             added_count=facts.get("entries-added"),  # Redis returns it from version 7 on.
             deletion=facts.get("max-deleted-entry-id", b"").decode(),
@@ -215,19 +165,19 @@ class RedisInput:
         except LOST as error:
             self.close()
             raise AwayError(str(error)) from None
-        behind = [sequence_behind(entry_id, self.timestamps) for entry_id in ids]
+        behind = [sequence_behind(entry_id, self._timestamps) for entry_id in ids]
         return cut_of([sequence - 1 for sequence in behind], parts)
 
     def _range(self, start: int, end: int) -> tuple[bytes, bytes]:
         """Return the ids of a range as ``XRANGE`` takes them, without the end."""
-        last = b"+" if end >= SEQUENCE_MAX else b"(" + id_of(end, self.timestamps)
-        return id_of(start, self.timestamps), last
+        last = b"+" if end >= SEQUENCE_MAX else b"(" + id_of(end, self._timestamps)
+        return id_of(start, self._timestamps), last
 
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
         name = shard.encode()
-        [key] = [key for key in self.keys if shard_of(name, key) is not None]
+        [key] = [key for key in self._keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
-        words = (self.message_field.encode(), self.server.address)
+        words = (self._server.words["message_field"].encode(), str(self._server.url.streamer))
         first, last = self._range(start, end)
         entries: list[Any] = []
         while not entries or len(entries) == _BATCH:
@@ -240,9 +190,9 @@ class RedisInput:
                 return
             items: list[Message | BadRecord] = []
             for entry in entries:
-                found = entry_message(entry, (key, shard_id), *words, timestamps=self.timestamps)
+                found = entry_message(entry, (key, shard_id), *words, timestamps=self._timestamps)
                 if isinstance(found, StreamError):
-                    items.append(_bad_record(entry, found, self.timestamps))
+                    items.append(_bad_record(entry, found, self._timestamps))
                 elif found is not None:
                     items.append(found)
             yield items
@@ -251,12 +201,12 @@ class RedisInput:
     def keep(self, positions: Mapping[str, int]) -> None:
         """Move the group, created if missing; an unavailable server is updated later."""
         try:
-            for shard, position in positions.items() if self.group else ():
-                last_id = id_of(position - 1, self.timestamps)
+            for shard, position in positions.items() if self._group else ():
+                last_id = id_of(position - 1, self._timestamps)
                 try:
-                    self._call("XGROUP", "SETID", shard, self.group, last_id)
+                    self._call("XGROUP", "SETID", shard, self._group, last_id)
                 except ResponseError:
-                    self._call("XGROUP", "CREATE", shard, self.group, last_id, "MKSTREAM")
+                    self._call("XGROUP", "CREATE", shard, self._group, last_id, "MKSTREAM")
         except RedisError:
             self.close()  # Whatever is wrong, the positions that count are in the manifest.
 
@@ -270,7 +220,9 @@ class RedisInput:
 
     def _open(self, *, waits: bool = False) -> Any:
         if self._client is None:
-            self._client = self.server.client(wait_ms=self.wait_ms if waits else 0)
+            self._client = _client_of(
+                self._server, wait_ms=self._server.words["retry_timeout_ms"] if waits else 0
+            )
         return self._client
 
 
@@ -286,30 +238,14 @@ def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRe
 
 
 class RedisOutput:
-    """A stream of Redis; an epoch is one transaction that also sets its number.
+    """A stream of Redis; an epoch is one transaction that also sets its number."""
 
-    Args:
-        server: The server.
-        key: The stream.
-        message_field: The field with the payload.
-        max_length: About how many messages are kept; None: all.
-        timestamps: The unit of the times in ids.
-    """
-
-    def __init__(
-        self,
-        server: RedisServer,
-        key: StreamKey,
-        *,
-        message_field: str,
-        max_length: int | None,
-        timestamps: Timestamps,
-    ) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._key = key
-        self._field = message_field
-        self._max_length = max_length
-        self._is_ns = timestamps == "ns"
+        self._key = server.url.stream_key
+        self._field = server.words["message_field"]
+        self._max_length = server.words.get("max_length")
+        self._is_ns = server.words["timestamps"] == "ns"
         self._client: Any = None
 
     def open(self, now_ms: int) -> None:
@@ -394,7 +330,7 @@ class RedisOutput:
 
     def _open(self) -> Any:
         if self._client is None:
-            self._client = self._server.client(wait_ms=0)
+            self._client = _client_of(self._server, wait_ms=0)
         return self._client
 
     def _marker_name(self, run: str) -> str:
@@ -412,22 +348,3 @@ class RedisOutput:
 def _of_messages(answer: Any) -> list[Any]:
     """Return the responses for single messages from a script's list."""
     return answer if isinstance(answer, list) else [answer]
-
-
-def _server_of(
-    spec: ConnectorSpec, url: StreamUrl, options: RedisSourceOptions | RedisSinkOptions
-) -> RedisServer:
-    """Return how a server of Redis is reached."""
-    try:
-        nodes = tuple(url.streamer.hosts(PORT))
-    except StreamUrlError as error:
-        raise address_error(spec, options.address, error.facts["problem"]) from None
-    check_tls(spec, options, url, "rediss")
-    return RedisServer(
-        address=str(url.streamer),
-        nodes=nodes,
-        tls=tls_words(url.streamer, tls_options(options), is_verified=True),
-        db=options.db,
-        username=options.username,
-        secret=options.password,
-    )
