@@ -63,7 +63,7 @@ class TimedOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """The side of a connection."""
+    """The side of a connection, and the number of clients."""
 
     __slots__ = ()  # Options classes with slots have room for these, too.
 
@@ -71,6 +71,12 @@ class Listening:
         default=False,
         doc="Whether to listen, so that other programs connect; "
         "a socket without a stream always listens.",
+    )
+    clients_max: int = option(
+        default=256,
+        low=1,
+        high=65_536,
+        doc="Maximum number of connected clients; further clients are rejected and counted.",
     )
 
 

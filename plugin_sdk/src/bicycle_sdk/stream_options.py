@@ -57,6 +57,7 @@ __all__ = [
     "StdioSourceOptions",
     "StreamSinkOptions",
     "StreamSourceOptions",
+    "WebSocketPeer",
     "WebSocketSinkOptions",
     "WebSocketSourceOptions",
     "listening_port",
@@ -143,12 +144,6 @@ class SocketLines(Listening, PayloadOptions):
     heads: bool = option(
         default=False,
         doc="Whether lines of a stream have heads as on pipes; otherwise a line is its payload.",
-    )
-    clients_max: int = option(
-        default=256,
-        low=1,
-        high=65_536,
-        doc="Maximum number of connected clients; further clients are rejected and counted.",
     )
 
     @classmethod
@@ -318,10 +313,19 @@ class StdioSourceOptions(ReceivedOptions, connector="stdio", call="stdio_source"
     """The options of the source of lines of standard input."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WebSocketPeer(Listening, TlsFiles):
+    """The side of a connection over WebSockets, and its TLS files."""
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield an option that only applies to a server."""
+        if not self.listen and "clients_max" in cast("ConnectorOptions", self).given_options():
+            yield Conflict("clients_max", "it applies to a server", "set listen")
+
+
 class WebSocketSourceOptions(
+    WebSocketPeer,
     ReceivedOptions,
-    Listening,
-    TlsFiles,
     connector="websocket",
     call="websocket_source",
 ):
@@ -399,9 +403,8 @@ class PulsarSinkOptions(
 
 
 class WebSocketSinkOptions(
+    WebSocketPeer,
     SentOptions,
-    Listening,
-    TlsFiles,
     connector="websocket",
     call="websocket_sink",
 ):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from bicycle_sdk.client_options import Listening
+from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import option
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamerUri
@@ -26,6 +28,7 @@ from bicycle_streams.options import StreamerOptions, connect_error
 __all__ = ["PeerOptions", "PeerStreamer"]
 
 Peer = TypeVar("Peer")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
 
     Attributes:
         dropped_count: Messages of a server that a client did not receive, or that had no client.
+        refused_count: Clients of a server beyond the maximum.
     """
 
     # The exceptions of a connection that the peer has closed.
@@ -74,6 +78,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
         self.peers: set[Peer] = set()
         self.connection_count = 0
         self.dropped_count = 0
+        self.refused_count = 0
         self._peer_options: PeerOptions = options
         self._hub = Hub()
         self._random = system_random()
@@ -179,6 +184,23 @@ class PeerStreamer(Streamer, Generic[Peer]):
             await self._take(peer)
         finally:
             self.peers.discard(peer)
+
+    def admits(self, client_count: int) -> bool:
+        """Return whether a server takes one more client; count a client that it rejects.
+
+        Args:
+            client_count: Number of the other open connections.
+        """
+        if client_count < self._peer_options.clients_max:
+            return True
+        self.refused_count += 1
+        if self.refused_count & (self.refused_count - 1) == 0:  # Ever more rarely.
+            log_event(
+                _LOG, "socket_client_refused", level=logging.WARNING, address=self.address,
+                reason=f"clients_max is {self._peer_options.clients_max}",
+                refused_count=self.refused_count,
+            )  # fmt: skip
+        return False
 
     def note_dropped(self, message_count: int, results: list[bool]) -> None:
         """Count a server's messages that not all clients received.

@@ -123,10 +123,13 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
         task.add_done_callback(self._serving.discard)
 
     def _accept(self, listener: socket.socket) -> socket.socket | None:
-        """Return a waiting client, or None if it left; raise OSError without a descriptor."""
+        """Return a client, or None if it left or is refused; raise OSError without a descriptor."""
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
+            return None
+        if not self.admits(len(self._serving)):
+            connection.close()
             return None
         connection.setblocking(False)
         return connection

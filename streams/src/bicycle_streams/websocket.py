@@ -12,11 +12,12 @@ import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
-from websockets.asyncio.server import Server, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.frames import CloseCode
 
@@ -96,6 +97,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         self._decoder = LineDecoder(self.address)
         self._clock = SystemClock()
         self._server: Server | None = None
+        self.clients: set[_Client] = set()  # Of a server: its open connections.
         self._last: dict[Position, int] = {}
         self._last_sequence = options.last_sequence
         self.gap_count = 0
@@ -112,7 +114,8 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         await super()._open()
 
     async def _listen(self, host: str, port: int) -> None:
-        self._server = await serve(self._serve, host, port, **self._limits)
+        make: Any = partial(_Client, self)
+        self._server = await serve(self._serve, host, port, create_connection=make, **self._limits)
 
     async def _part(self, peer: Connection) -> None:
         await peer.close()
@@ -206,6 +209,27 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         except self.away:
             return False
         return True
+
+
+class _Client(ServerConnection):
+    """A connection of a client, which counts from before its first request."""
+
+    def __init__(self, streamer: WebSocketStreamer, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        self._streamer = streamer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._streamer.admits(len(self._streamer.clients)):
+            self._streamer.clients.add(self)
+            super().connection_made(transport)
+        else:
+            assert isinstance(transport, asyncio.Transport), "TCP has such a transport"
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self in self._streamer.clients:  # Others were refused, and did not begin.
+            self._streamer.clients.discard(self)
+            super().connection_lost(exc)
 
 
 class _FrameSender(LineSender):

@@ -21,6 +21,7 @@ from bicycle_runtime.testing.connectors.running import (
 )
 from bicycle_sdk.connectors import socket_sink, socket_source
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.stream_options import websocket_sink, websocket_source
 
 HOST = "127.0.0.1"
 ENOUGH = 400
@@ -184,3 +185,10 @@ def test_the_sdk_bounds_clients_and_says_nothing_of_it_by_default():
     for call in (socket_source, socket_sink):
         with pytest.raises(BicycleError):
             call(clients_max=0)
+
+
+@pytest.mark.parametrize("call", [websocket_source, websocket_sink])
+def test_the_bound_of_clients_is_of_a_server(call):
+    assert call("ws://h/a", listen=True, clients_max=3).properties["clients_max"] == 3
+    with pytest.raises(BicycleError, match="it applies to a server"):
+        call("ws://h/a", clients_max=3)

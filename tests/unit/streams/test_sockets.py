@@ -316,3 +316,27 @@ def test_a_side_that_does_not_answer_is_not_waited_for_for_ever():
             waiting.connect_ex(server.getsockname())
         with pytest.raises(StreamConnectError, match="no answer in 20 ms"):
             run(lambda: scenario(f"socket://127.0.0.1:{server.getsockname()[1]}"))
+
+
+def test_a_server_refuses_and_counts_clients_beyond_the_maximum():
+    async def scenario():
+        words = {"listen": True, "clients_max": 1}
+        async with connect("socket://127.0.0.1:0", words) as server:
+            _, first = await asyncio.open_connection("127.0.0.1", server.port)
+            while not server.peers:
+                await asyncio.sleep(0.01)
+            reader, surplus = await asyncio.open_connection("127.0.0.1", server.port)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert server.refused_count == 1
+            first.close()
+            while server.peers:
+                await asyncio.sleep(0.01)
+            writers = [surplus]
+            while not server.peers:  # The first client is counted until its task has ended.
+                writers.append((await asyncio.open_connection("127.0.0.1", server.port))[1])
+                await asyncio.sleep(0.05)
+            for writer in writers:
+                writer.close()
+
+    run(scenario)

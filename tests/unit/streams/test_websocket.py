@@ -5,7 +5,9 @@ import base64
 import hashlib
 
 import pytest
+from websockets.asyncio.client import connect as dial
 from websockets.asyncio.server import serve
+from websockets.exceptions import InvalidMessage
 
 from bicycle_streams import (
     ConnectionLostError,
@@ -277,3 +279,26 @@ def test_a_server_listens_at_addresses_of_the_sixth_version():
                 return client.connection_count
 
     assert run(scenario) == 1
+
+
+def test_a_server_refuses_and_counts_clients_beyond_the_maximum_from_their_first_packet():
+    async def scenario():
+        words = {"listen": True, "clients_max": 2}
+        async with connect("ws://127.0.0.1:0", words) as server:
+            url = f"ws://127.0.0.1:{server.port}"
+            first = await dial(url)
+            _, silent = await asyncio.open_connection("127.0.0.1", server.port)
+            while len(server.clients) < 2:
+                await asyncio.sleep(0.01)
+            for _ in range(5):
+                with pytest.raises((InvalidMessage, ConnectionError)):
+                    await dial(url)
+            assert (server.refused_count, len(server.peers)) == (5, 1)
+            silent.close()
+            while len(server.clients) > 1:
+                await asyncio.sleep(0.01)
+            second = await dial(url)
+            assert (server.refused_count, len(server.clients)) == (5, 2)
+            await asyncio.gather(first.close(), second.close())
+
+    run(scenario)

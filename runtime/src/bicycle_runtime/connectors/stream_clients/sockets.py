@@ -70,7 +70,6 @@ class LineServer(SocketStreamer):
         self.door: Door | None = None
         self._vertex_id = vertex_id
         self._location = (options.host, options.port)
-        self._clients_max = options.clients_max
 
     async def _open(self) -> None:
         host, port = self._location
@@ -82,7 +81,7 @@ class LineServer(SocketStreamer):
                 vertex=self._vertex_id, host=host, port=port, reason=reason
             ) from error
         assert self._listener is not None, "it listens"
-        self.door = Door(self._vertex_id, self._listener, self._clients_max)
+        self.door = Door(self._vertex_id, self._listener, self.options.clients_max)
         log_event(_LOG, "socket_listening", vertex=self._vertex_id, host=host, port=self.port)
 
     async def _stop_listening(self) -> None:
