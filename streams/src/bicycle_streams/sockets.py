@@ -123,7 +123,7 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
         task.add_done_callback(self._serving.discard)
 
     def _accept(self, listener: socket.socket) -> socket.socket | None:
-        """Return a client, or None if it left or is refused; raise OSError without a descriptor."""
+        """Return a client, or None if it left or is refused; OSError: no descriptor."""
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):

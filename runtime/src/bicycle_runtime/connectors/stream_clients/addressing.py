@@ -42,7 +42,7 @@ def url_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The address of a server and the options of its client; picklable, without secrets.
+    """The address and the options of a server; picklable, without the secrets.
 
     Args:
         url: The streams.
