@@ -57,8 +57,6 @@ STAND_ALONE = frozenset(
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.kafka.idle_rest",
-        "connectors.stream_clients.admission",
-        "connectors.stream_clients.losses",
         "connectors.tables.row_groups",
         "endpoints.keys",
         "expressions.sql.numbers",

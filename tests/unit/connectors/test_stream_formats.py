@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from bicycle_runtime.connectors.lines import LineBlock
+from bicycle_runtime.connectors.stream_clients.sockets import LineReader
+from bicycle_runtime.connectors.stream_clients.source import decoded_batch
 from bicycle_runtime.formats.registry import make_codec
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.testing import Harness
 from bicycle_streams import connect
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.messages import Message
 
 SCHEMA = {
     "type": "record",
@@ -75,3 +81,44 @@ def test_what_a_program_encodes_a_job_reads_and_a_program_decodes_again(tmp_path
     with Harness(job, real_sinks=["out"]) as harness:
         harness.run()
     assert asyncio.run(read()) == list(map(change, records))
+
+
+def batch_of(payloads, **options):
+    messages = [
+        Message(StreamKey("in"), 0, number, 1_000 + number, payload)
+        for number, payload in enumerate(payloads)
+    ]
+    codec = make_codec("json", dict)
+    return decoded_batch(codec, messages, list(range(len(payloads))), 9, **options)
+
+
+def test_messages_are_columns_only_for_steps_that_read_fields():
+    payloads = [b'{"n": 1}', b'{"n": 2}']
+    records, columns = batch_of(payloads), batch_of(payloads, gives_fields=True)
+
+    assert isinstance(columns.values, Frame)
+    assert columns.values.field("n").numbers.tolist() == [1, 2]
+    assert list(columns.values) == records.values == [{"n": 1}, {"n": 2}]
+    assert (columns.offsets, columns.timestamps) == (records.offsets, records.timestamps)
+    assert (columns.raws, columns.next_offset) == (records.raws, records.next_offset)
+
+
+def test_one_bad_message_makes_records_of_its_batch():
+    batch = batch_of([b'{"n": 1}', b"no json", b'{"n": 2}'], gives_fields=True)
+
+    assert batch.values == [{"n": 1}, {"n": 2}]
+    assert [failure.offset for failure in batch.failures] == [1]
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "bad"),
+    [(b'{"n": 1}\r\n{"n": 2}\n', [1, 2], []), (b'{"n": 1}\nno\n{"n": 3}\n', [1, 3], [9])],
+)
+def test_lines_of_sockets_are_columns_until_one_is_bad(data, values, bad):
+    reader = LineReader(None, make_codec("json", dict))
+    assert reader.give_fields()
+    batch = reader.decode(LineBlock(0, data, len(data)))
+
+    assert isinstance(batch.values, Frame) is not bool(bad)
+    assert values == [record["n"] for record in batch.values]
+    assert bad == [failure.offset for failure in batch.failures]

@@ -18,6 +18,8 @@ import msgspec
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
+from bicycle_runtime.formats.binary_frames import avro_frames
+from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.typed_values import (
     Conversion,
@@ -37,7 +39,7 @@ _NATIVE = (
 )  # fmt: skip
 
 
-class AvroCodec:
+class AvroCodec(FrameCodec):
     """One Avro datum for each value.
 
     Records are plain data, dicts for Avro's records, or what is declared, by the names of fields.
@@ -84,6 +86,9 @@ class AvroCodec:
     @property
     def _is_plain(self) -> bool:
         return self._type in (None, Any, object, dict)
+
+    def _find_decoder(self) -> DecodeBatch | None:
+        return avro_frames(self._parsed, self._type)
 
     def decode(self, data: bytes) -> Any:
         """Return the record.

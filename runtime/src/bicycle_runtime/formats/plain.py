@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.json_frames import JsonFrames, gives_frames
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
-from bicycle_runtime.frames.frame import Frame
 
 _to_json = msgspec.json.Encoder(enc_hook=encode_model).encode
 _to_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_model).encode
@@ -52,20 +52,13 @@ class _Typed:
         return decode
 
 
-class JsonCodec(_Typed):
+class JsonCodec(_Typed, FrameCodec):
     """One JSON document for each value, checked against the declared type."""
 
     _new_decoder = staticmethod(json_decoder)
 
-    @cached_property
-    def gives_fields(self) -> bool:
-        """True if fields of values are read without creating records."""
-        return gives_frames(self._type)
-
-    @cached_property
-    def decode_batch(self) -> Callable[[list[bytes]], Frame]:
-        """The decoder of many values."""
-        return JsonFrames(self._type).decode
+    def _find_decoder(self) -> DecodeBatch | None:
+        return JsonFrames(self._type).decode if gives_frames(self._type) else None
 
     def encode(self, value: Any) -> bytes:
         """Return the value as JSON."""

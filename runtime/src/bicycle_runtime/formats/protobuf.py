@@ -19,6 +19,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from bicycle_runtime.formats.binary_frames import protobuf_frames
+from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 from bicycle_runtime.records.times import duration_of, moment_of, time_of
@@ -28,7 +30,7 @@ _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _MS = timedelta(milliseconds=1)
 
 
-class ProtobufCodec:
+class ProtobufCodec(FrameCodec):
     """One message for each value.
 
     Records are messages when the message's class is declared; else dicts of the fields by name, or
@@ -59,8 +61,9 @@ class ProtobufCodec:
             json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the pickled state, without the converter."""
-        return {name: value for name, value in vars(self).items() if name != "_convert"}
+        """Return the pickled state, without decoders."""
+        unpicklable = ("_convert", "_decode_batch")
+        return {name: value for name, value in vars(self).items() if name not in unpicklable}
 
     @cached_property
     def _convert(self) -> TypedConverter:
@@ -73,6 +76,9 @@ class ProtobufCodec:
     @property
     def _is_plain(self) -> bool:
         return self._type in (None, Any, object, dict)
+
+    def _find_decoder(self) -> DecodeBatch | None:
+        return protobuf_frames(self._message.DESCRIPTOR, self._type)
 
     def decode(self, data: bytes) -> Any:
         """Return the record.

@@ -31,7 +31,7 @@ from bicycle_runtime.contract import (
     SnapshotsState,
     SourceBatch,
 )
-from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.formats.contract import Codec, reads_fields
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.quantities import amount
@@ -242,12 +242,18 @@ class Receiver:
         log_event(_LOG, event, level=logging.WARNING, operator=self._vertex_id, reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReceivedReader:
     """Reads messages out of the journal."""
 
     segments: JournalSegments
     codec: Codec
+    is_on_columns: bool = False
+
+    def give_fields(self) -> bool:
+        """Switch to frames; return whether the format allows it."""
+        self.is_on_columns = reads_fields(self.codec)
+        return self.is_on_columns
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the records of the range, which begins and ends where lines do."""
@@ -272,6 +278,7 @@ class ReceivedReader:
             [message for message, _ in good],
             [at for _, at in good],
             block.next_offset,
+            gives_fields=self.is_on_columns,
         )
         if len(good) < len(placed):
             bad = [_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED]
@@ -305,6 +312,7 @@ class ReceivedSource(SnapshotsState, JournalSource):
         self._url = self.url()
         backend_of(self._url.streamer)  # Its library must be there before anything begins.
         self._codec = codec_of(spec, options)
+        self.gives_fields = reads_fields(self._codec)
         self._sequence: int | None = None
 
     def url(self) -> StreamUrl:

@@ -18,7 +18,14 @@ from typing import Any
 
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
-from bicycle_runtime.connectors.lines import LineBlock, decode_lines_apart, text_decoder, text_lines
+from bicycle_runtime.connectors.lines import (
+    LineBlock,
+    LineOffsets,
+    decode_lines_apart,
+    lines_of,
+    text_decoder,
+    text_lines,
+)
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.addressing import client_words, url_of
 from bicycle_runtime.connectors.stream_clients.admission import Door
@@ -30,6 +37,7 @@ from bicycle_runtime.connectors.stream_clients.received import (
     Receiver,
 )
 from bicycle_runtime.connectors.stream_clients.sent import RETRY_MS, LineCodec, SentOutput, SentSink
+from bicycle_runtime.connectors.stream_clients.source import decoded_frame
 from bicycle_runtime.contract import (
     ConnectorSpec,
     SourceBatch,
@@ -201,6 +209,12 @@ class LineReader(ReceivedReader):
 
     def decode(self, block: LineBlock) -> SourceBatch:
         """Return the records of a block."""
+        if self.is_on_columns:
+            lines = [line.removesuffix(b"\r") for line in lines_of(block)]
+            frame = decoded_frame(self.codec, lines)
+            if frame is not None:
+                offsets = LineOffsets(block)
+                return SourceBatch(values=frame, offsets=offsets, next_offset=block.next_offset)
         decode = self.codec.decode
         return decode_lines_apart(block, lambda line: decode(line.removesuffix(b"\r")))
 

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.base.user_code import decoding_problem
+from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.connectors.errors import (
     STREAM_KEY_WRONG,
     STREAMS_LOST,
@@ -43,7 +43,7 @@ from bicycle_runtime.contract import (
     SourceBatch,
     SourceStatus,
 )
-from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.formats.contract import BatchCodec, Codec, reads_fields
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.stream_options import StreamSourceOptions
@@ -64,6 +64,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         super().__init__(spec)
         self._options = options = read_options(self.options_class, spec)
         self._codec = codec_of(spec, options)
+        self.gives_fields = reads_fields(self._codec)
         self._input = self.make_input(options)
         self._ends: Mapping[str, int] = {}
         self._counts: dict[str, int] = {}
@@ -262,6 +263,12 @@ class StreamReader:
         self._codec = codec
         self._vertex, self._address = origin
         self._is_strict = is_strict
+        self._gives_fields = False
+
+    def give_fields(self) -> bool:
+        """Switch to frames; return whether the format allows it."""
+        self._gives_fields = reads_fields(self._codec)
+        return self._gives_fields
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the records of the range; the last batch is empty, at its end.
@@ -281,7 +288,9 @@ class StreamReader:
                 bad = [item for item in items if isinstance(item, BadRecord)]
                 position = max([position, *(at + 1 for at in offsets[-1:]),
                                 *(each.offset + 1 for each in bad[-1:])])  # fmt: skip
-                batch = decoded_batch(self._codec, messages, offsets, position)
+                batch = decoded_batch(
+                    self._codec, messages, offsets, position, gives_fields=self._gives_fields
+                )
                 if bad:
                     failures = [*batch.failures, *bad]
                     batch.failures = sorted(failures, key=lambda failure: failure.offset)
@@ -313,9 +322,21 @@ class StreamReader:
         self._input.close()
 
 
+def decoded_frame(codec: Codec, payloads: list[bytes]) -> Sequence[Any] | None:
+    """Return all values as a frame, or None if they must be decoded one by one."""
+    assert isinstance(codec, BatchCodec)
+    try:
+        found = codec.decode_batch(payloads) if payloads else []
+    except BaseException as error:  # noqa: BLE001 - a codec may raise anything.
+        users_error(error)
+        return None
+    return found if len(found) == len(payloads) else None
+
+
 def decoded_batch(
-    codec: Codec, messages: Sequence[Message], offsets: Sequence[int], next_offset: int
-) -> SourceBatch:
+    codec: Codec, messages: Sequence[Message], offsets: Sequence[int], next_offset: int,
+    *, gives_fields: bool = False,
+) -> SourceBatch:  # fmt: skip
     """Return the records of messages; undecodable ones are failures between them.
 
     Args:
@@ -323,7 +344,15 @@ def decoded_batch(
         messages: In their order.
         offsets: The offset of each of them.
         next_offset: The next offset to read.
+        gives_fields: Whether to return a frame.
     """
+    frame = decoded_frame(codec, [each.payload for each in messages]) if gives_fields else None
+    if frame is not None:
+        return SourceBatch(
+            values=frame, offsets=offsets, next_offset=next_offset,
+            timestamps=[message.timestamp_ms for message in messages],
+            raws=[(None, message.payload) for message in messages],
+        )  # fmt: skip
     values, decoded, times, raws, failures = [], [], [], [], []
     decode = codec.decode
     for message, offset in zip(messages, offsets, strict=True):
