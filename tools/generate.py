@@ -424,6 +424,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pipelines": _beside("pipeline_keys").pipelines_reference,
     "routes": routes_reference,
     "sdk": sdk_reference,
+    "sql-functions": _beside("sql_functions").sql_functions_reference,
     "states": states_reference,
     "troubleshooting": troubleshooting_reference,
 }

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.expressions.evaluation import evaluate, has_expression
 from bicycle_runtime.expressions.function_reading import read
 from bicycle_runtime.expressions.mapping import mapped
+from bicycle_runtime.expressions.sql.compiling import compile_expressions
+from bicycle_runtime.expressions.sql.steps import ComputedFields, Where
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.functions.watermarks import is_out_of_bounds
 from bicycle_runtime.pipelines.builtin_functions import Keep
-from bicycle_runtime.pipelines.computed import ComputedFields, Where
 from bicycle_runtime.pipelines.record_functions import (
     FieldKey,
     FieldValue,

@@ -10,8 +10,8 @@ from pyarrow import parquet
 
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import Budget, ConnectorSpec
-from bicycle_runtime.expressions.kernel import _column
-from bicycle_runtime.expressions.types import FieldRead
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.expressions.sql.tree import column as sql_column
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import ArrowVector, Vector
@@ -191,8 +191,9 @@ def test_what_is_no_time_does_not_fit_its_column(field, value):
 
 
 def test_a_declared_timestamp_of_a_pipeline_takes_ms_as_expressions_do():
-    read = FieldRead(field="at", type="timestamp")
-    found = _column(read, [MS, MS + 0.5, str(MS), "2026-03-01T12:30:00.123Z", AT, -0.5])
+    values = [MS, MS + 0.5, str(MS), "2026-03-01T12:30:00.123Z", AT, -0.5]
+    frame = Frame.of_dicts([{"at": value} for value in values])
+    found = evaluate(sql_column("at", "TIMESTAMP"), frame)
 
-    assert found.to_pylist() == [AT] * 5 + [datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)]
+    assert found.items == [AT] * 5 + [datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)]
     assert TypedRecord({"at": "timestamp"})({"at": MS + 0.5}) == {"at": MS + 0.5}

@@ -6,8 +6,8 @@ import pytest
 
 from bicycle_runtime.endpoints import checking
 from bicycle_runtime.endpoints.checking import likely
-from bicycle_runtime.expressions.compiling import compile_expressions
-from bicycle_runtime.expressions.types import ExpressionInvalidError
+from bicycle_runtime.expressions.sql.compiling import compile_expressions
+from bicycle_runtime.expressions.sql.steps import ExpressionInvalidError
 from bicycle_runtime.jobs.plugins import pipeline_checks
 from bicycle_runtime.jobs.plugins.pipeline_checks import check_in_child
 from bicycle_runtime.pipelines import documents

@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from bicycle_runtime.expressions.compiling import compile_expressions
+from bicycle_runtime.expressions.sql.compiling import compile_expressions
+from bicycle_runtime.expressions.sql.steps import ComputedFields, Where
 from bicycle_runtime.operators.errors import FunctionFailedError
-from bicycle_runtime.pipelines.computed import Where
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 from tests.raising import raises
 from tests.unit.pipelines.pipeline_runs import checked, lines, ran, run
 from tests.unit.pipelines.test_problems import problems
 
+FIELDS = {"n": "int", "t": "string"}
 ROWS = [
     {"at": 0, "celsius": 20, "town": "Ulm", "more": {"id": 7}},
     {"at": 61_000, "celsius": -5, "town": "Bonn", "more": {"id": 8}},
@@ -202,6 +203,28 @@ print([name for name in ("datafusion", "sqlglot") if name in sys.modules])
     )
 
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_worker_computes_expressions_without_a_parser_or_another_kernel():
+    fields = ComputedFields(compile_expressions({"m": "n + 1", "w": "upper(t)"}, FIELDS))
+    program = f"""
+import pickle, sys
+step = pickle.loads({pickle.dumps(fields)!r})
+print(step.answer_all([{{"n": 1, "t": "a"}}]))
+print([name for name in ("datafusion", "sqlglot", "substrait") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == "[{'m': 2, 'w': 'A'}]\n[]\n", done.stderr
+
+
+def test_equal_parts_of_expressions_are_computed_once():
+    compiled = compile_expressions({"a": "n * 2 + 1", "b": "n * 2 - 1"}, FIELDS)
+    first, second = compiled.trees
+
+    assert first.arguments[1] is second.arguments[1]
 
 
 def test_a_missing_library_is_told_with_the_line_to_install(monkeypatch):

@@ -114,7 +114,8 @@ def test_problems_of_keys_and_of_expressions_are_told_at_once():
     found = problems(text(maps, step("filter", 'where = "pag > 1"'), window, CONSOLE))
 
     for message in (
-        "steps[0].set.x: n + page computes with int and string; cast to a number",
+        "steps[0].set.x: n + page (line 1, column 1) computes with BIGINT and VARCHAR; "
+        "cast to a number",
         "steps[0].set.y: FOO(n) is not allowed",
         "steps[0].set.z: invalid SQL: an operand is missing after 'n +'",
         "window.size is soon",

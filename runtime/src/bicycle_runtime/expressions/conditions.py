@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
 
-import datafusion
 import pyarrow
+import pyarrow.compute as pc
 
-_TABLE = "t"
+from bicycle_runtime.expressions.sql.computing import rows_of
+from bicycle_runtime.expressions.sql.tree import column
+from bicycle_runtime.expressions.sql.types import type_of_arrow
 
 
 class Conditions:
@@ -24,14 +24,23 @@ class Conditions:
     """
 
     def __init__(self, texts: Mapping[str, str], schema: pyarrow.Schema) -> None:
+        # The parser is slow to import, and needed only where a table has constraints.
+        from bicycle_runtime.expressions.sql.compiling import compile_text
+
         self._texts = dict(texts)
         self._schema = schema
+        columns = {}
+        for field in schema:
+            try:
+                columns[field.name] = column(field.name, type_of_arrow(field.type))
+            except ValueError:  # No condition can name it.
+                continue
+        self._trees = {}
         for name, text in texts.items():
             try:
-                self._count(text, pyarrow.RecordBatch.from_pylist([], schema))
-            except Exception as error:  # The library raises whatever it likes.
-                problem = str(error).partition("\n")[0]
-                raise ValueError(f"the constraint {name!r} ({text}): {problem}") from error
+                self._trees[name] = compile_text(text, columns)
+            except ValueError as error:
+                raise ValueError(f"the constraint {name!r} ({text}): {error}") from error
 
     def check(self, rows: pyarrow.RecordBatch) -> None:
         """Raise an error if a condition is not true for all rows; absent columns are null.
@@ -46,25 +55,9 @@ class Conditions:
             else pyarrow.nulls(rows.num_rows, field.type)
             for field in self._schema
         ]
-        whole = pyarrow.RecordBatch.from_arrays(columns, names=self._schema.names)
-        for name, text in self._texts.items():
-            if self._count(text, whole):
+        whole = rows_of(pyarrow.RecordBatch.from_arrays(columns, names=self._schema.names))
+        for name, tree in self._trees.items():
+            found, errors = whole.array(tree)
+            if errors or not pc.all(found, skip_nulls=False, min_count=0).as_py():
+                text = self._texts[name]
                 raise ValueError(f"it violates the constraint {name!r} of the table: {text}")
-
-    def _count(self, text: str, rows: pyarrow.RecordBatch) -> int:
-        session = _session()
-        session.deregister_table(_TABLE)
-        session.register_record_batches(_TABLE, [[rows]])
-        query = f"SELECT count(*) FROM {_TABLE} WHERE ({text}) IS NOT TRUE"
-        [found] = session.sql(query).collect()
-        count: int = found.column(0)[0].as_py()
-        return count
-
-
-@cache
-def _session() -> Any:
-    config = datafusion.SessionConfig().with_target_partitions(1)
-    words = {"datafusion.sql_parser.enable_ident_normalization": "false"}
-    for name, value in words.items():
-        config = config.set(name, value)
-    return datafusion.SessionContext(config)

@@ -16,6 +16,7 @@ import msgspec
 
 from bicycle_runtime.endpoints.checking import Checks, label_of
 from bicycle_runtime.endpoints.values import duration_ms
+from bicycle_runtime.expressions.sql.steps import ComputedFields, Where
 from bicycle_runtime.pipelines.aggregates import (
     AggregateTuple,
     aggregate_of,
@@ -23,7 +24,7 @@ from bicycle_runtime.pipelines.aggregates import (
     wanted_aggregates,
 )
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
-from bicycle_runtime.pipelines.computed import ComputedFields, Where, without_fields
+from bicycle_runtime.pipelines.computed import without_fields
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.http_calls import CallServer

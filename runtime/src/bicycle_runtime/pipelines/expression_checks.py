@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bicycle_runtime.endpoints.checking import Checks, label_of, likely
 from bicycle_runtime.endpoints.positions import KeyPath
-from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInvalidError
+from bicycle_runtime.expressions.sql.steps import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.pipelines.aggregates import wanted_aggregates
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 
@@ -242,7 +242,7 @@ def _texts(node: Any) -> dict[str, str]:
 def _compiler(file: str) -> _Compile:
     try:
         # Slow to import, an extra, and needed by pipelines with expressions alone.
-        from bicycle_runtime.expressions.compiling import compile_expressions
+        from bicycle_runtime.expressions.sql.compiling import compile_expressions
     except ModuleNotFoundError as error:
         raise SQL_EXTRA_MISSING(file=file, missing=error.name or "a library") from error
     return compile_expressions

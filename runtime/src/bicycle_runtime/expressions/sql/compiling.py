@@ -17,22 +17,35 @@ from sqlglot.errors import ParseError, TokenError
 
 from bicycle_runtime.expressions.sql.computing import FAILURES, SqlRows
 from bicycle_runtime.expressions.sql.nested import path_text
+from bicycle_runtime.expressions.sql.steps import (
+    CompiledExpressions,
+    ExpressionInvalidError,
+    FieldWord,
+)
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
     WrongTypesError,
     call,
     case,
     cast,
+    column,
     literal,
+    share_parts,
     type_of,
 )
 from bicycle_runtime.expressions.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
     JSON,
     NULL,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
     type_named,
 )
 from bicycle_runtime.frames.vectors import Vector
-from bicycle_sdk.expressions import Expression
+from bicycle_sdk.expressions import Expression, lit
 
 # What is larger takes long to check and to compute.
 _TERMS_MAX = 5_000
@@ -77,8 +90,24 @@ _BINARY: Mapping[type[exp.Expr], str] = {
 _SINGLE: Mapping[type[exp.Expr], str] = {
     exp.Neg: "negate", exp.Not: "not", exp.BitwiseNot: "bitwise_not",
 }  # fmt: skip
-_IS = {True: "is_true", False: "is_false"}
+# The parts of nodes that are read; others, such as ESCAPE, would change what a node means.
+_READ = frozenset(
+    {"this", "expression", "expressions", "negate", "low", "high", "query", "unnest", "ifs",
+     "default", "true", "false", "to", "safe", "unit", "position", "start", "length", "substr",
+     "table", "quoted", "is_string", "only_json_types", "scalar_only"}
+)  # fmt: skip
 _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+# Types of fields, and of the results of expressions in pipelines.
+_OF_FIELDS: Mapping[str, SqlType] = {
+    "string": VARCHAR, "int": BIGINT, "float": DOUBLE, "bool": BOOLEAN, "timestamp": TIMESTAMP,
+    "json": JSON,
+}  # fmt: skip
+_WORDS: Mapping[SqlType, FieldWord] = {
+    VARCHAR: "string", BIGINT: "int", DOUBLE: "float", BOOLEAN: "bool", TIMESTAMP: "timestamp",
+    JSON: "string",
+}  # fmt: skip
 
 
 class SqlDialect(DuckDB):
@@ -129,6 +158,65 @@ def _problem(error: ParseError) -> str:
     if problem.startswith("Expecting"):
         return f"expected {problem.removeprefix('Expecting ').strip()} after {preceding!r}"
     return f"unexpected {found['highlight']!r}"
+
+
+def compile_expressions(
+    expressions: Mapping[str, str], fields: Mapping[str, str]
+) -> CompiledExpressions:
+    """Return the compiled form of expressions over the fields of records.
+
+    Args:
+        expressions: SQL texts by the names of their results.
+        fields: The types of the fields, as words of pipelines.
+
+    Raises:
+        ExpressionInvalidError: one of them is no SQL, names an unknown field or function, or does
+            not fit the types.
+
+    Example:
+        >>> found = compile_expressions({"f": "celsius * 1.8 + 32"}, {"celsius": "float"})
+        >>> found.names, found.types
+        (('f',), ('float',))
+    """
+    columns = _Fields(fields)
+    trees, types = [], []
+    for name, text in expressions.items():
+        try:
+            tree = compile_text(text, columns)
+            word = _WORDS.get(type_of(tree))
+            if word is None:
+                raise ValueError(
+                    f"it returns {type_of(tree)}, which is not a type of fields; cast it"
+                )
+        except ValueError as error:
+            raise ExpressionInvalidError(name, str(error)) from error
+        trees.append(cast(tree, VARCHAR) if word == "timestamp" else tree)
+        types.append(word)
+    return CompiledExpressions(
+        names=tuple(expressions), trees=share_parts(trees), types=tuple(types)
+    )
+
+
+class _Fields(Mapping[str, Expression]):
+    """The columns of records whose fields may be missing, which are NULL then."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fields = fields
+        self._known: dict[str, Expression] = {}
+
+    def __getitem__(self, name: str) -> Expression:
+        word = self._fields[name]
+        if word.startswith("decimal"):
+            hint = "declare it as int or float, or use a function of a plugin"
+            raise ValueError(f"field {name!r} is a decimal, which is not supported; {hint}")
+        source = Expression("field_or", name, lit(None))
+        return self._known.setdefault(name, column(source, _OF_FIELDS[word]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 def compile_text(text: str, columns: Mapping[str, Expression]) -> Expression:
@@ -193,8 +281,12 @@ class Translation:
 
     def _tree(self, node: exp.Expr) -> Expression:
         kind = type(node)
+        unread = [name for name, value in node.args.items() if value and name not in _READ]
+        if unread:
+            raise ValueError(f"{node.sql(SqlDialect)} is not allowed: it has {unread[0].upper()}")
         if kind in _BINARY:
-            return self._call(node, _BINARY[kind], node.this, node.expression)
+            found = self._call(node, _BINARY[kind], node.this, node.expression)
+            return call("not", found) if node.args.get("negate") else found
         if kind in _SINGLE:
             return self._with_one_operand(node)
         special = _SPECIAL.get(kind)
@@ -209,7 +301,7 @@ class Translation:
         try:
             return call(name, *arguments)
         except WrongTypesError as error:
-            raise ValueError(f"{node.sql(SqlDialect)}: {error}{_position(node)}") from error
+            raise ValueError(f"{node.sql(SqlDialect)}{_position(node)} {error.problem}") from error
         except UnknownFunctionError as error:
             raise ValueError(
                 f"{node.sql(SqlDialect)} is not allowed{_position(node)}: it is not a supported "
@@ -220,6 +312,8 @@ class Translation:
         inner = node.this
         if isinstance(node, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
             return _number(f"-{inner.name}")
+        if isinstance(node, exp.Not) and isinstance(inner, exp.Is):
+            return self._is(inner, "is_not")
         return self._call(node, _SINGLE[type(node)], inner)
 
     def _column(self, node: exp.Expr) -> Expression:
@@ -248,13 +342,11 @@ class Translation:
             )
         return self._call(node, "is_in", node.this, *node.expressions)
 
-    def _is(self, node: exp.Expr) -> Expression:
-        other = node.expression
-        if isinstance(other, exp.Null):
-            return self._call(node, "is_null", node.this)
-        if isinstance(other, exp.Boolean):
-            return self._call(node, _IS[bool(other.this)], node.this)
-        raise ValueError(f"{node.sql(SqlDialect)}: IS is followed by NULL, TRUE or FALSE")
+    def _is(self, node: exp.Expr, verb: str = "is") -> Expression:
+        word = str(node.expression.this).lower() if isinstance(node.expression, exp.Boolean) else ""
+        if not word and not isinstance(node.expression, exp.Null):
+            raise ValueError(f"{node.sql(SqlDialect)}: IS is followed by NULL, TRUE or FALSE")
+        return self._call(node, f"{verb}_{word or 'null'}", node.this)
 
     def _case(self, node: exp.Expr) -> Expression:
         branches = []
@@ -391,12 +483,13 @@ def _steps(path: Any) -> Iterator[str | int]:
 
 
 def _position(node: exp.Expr) -> str:
-    """Return the line and column of a node as text, if they are known."""
-    for each in node.walk():
-        if "line" in each.meta:
-            column_number = each.meta["col"] - (each.meta["end"] - each.meta["start"])
-            return f" (line {each.meta['line']}, column {column_number})"
-    return ""
+    """Return the line and column of the first word of a node, where it has any."""
+    known = [each.meta for each in node.walk() if "line" in each.meta]
+    if not known:
+        return ""
+    first = min(known, key=lambda meta: int(meta["start"]))
+    at = first["col"] - (first["end"] - first["start"])
+    return f" (line {first['line']}, column {at})"
 
 
 def _why(node: exp.Expr) -> str:

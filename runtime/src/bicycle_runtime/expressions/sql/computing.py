@@ -121,7 +121,7 @@ class SqlRows:
         word, value = expression.arguments
         convert = conversion(value.arguments[0], word)
         if convert is None:
-            raise ValueError(f"a {value.arguments[0]} cannot be cast to {word}")
+            raise ValueError(f"a cast of {value.arguments[0]} to {word} is not supported")
         column, errors = self.value(value)
         found = self._apply(convert, [column], word)
         if expression.operation == "sql.try_cast":

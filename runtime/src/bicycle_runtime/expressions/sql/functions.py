@@ -110,15 +110,19 @@ def each(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     """Return a computation that calls a Python function for the rows without a NULL."""
 
     def compute(*columns: Any) -> list[Any]:
-        count = next(len(one) for one in columns if isinstance(one, pyarrow.Array))
-        lists = [
-            [one.as_py()] * count if isinstance(one, pyarrow.Scalar) else one.to_pylist()
-            for one in columns
-        ]
-        rows = zip(*lists, strict=True)
+        rows = zip(*as_lists(*columns), strict=True)
         return [None if None in row else function(*row) for row in rows]
 
     return compute
+
+
+def as_lists(*columns: Any) -> list[list[Any]]:
+    """Return columns and constants as lists of equal length."""
+    count = next(len(one) for one in columns if isinstance(one, pyarrow.Array))
+    return [
+        [one.as_py()] * count if isinstance(one, pyarrow.Scalar) else one.to_pylist()
+        for one in columns
+    ]
 
 
 def without_zone(column: Any) -> Any:

@@ -12,10 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import SqlFunction, each, function
+from bicycle_runtime.expressions.sql.functions import SqlFunction, as_lists, each, function
 
 _ITEMS_MAX = 1 << 20
 _STEP = re.compile(
@@ -224,25 +223,23 @@ def _total(items: list[Any]) -> Any:
 
 
 def _make(*columns: Any) -> list[Any]:
-    return list(map(list, zip(*_broadcast(*columns), strict=True)))
+    return list(map(list, zip(*as_lists(*columns), strict=True)))
 
 
-def _append(items: Any, item: Any) -> Any:
-    made, more = _broadcast(items, item)
-    return [None if one is None else [*one, other] for one, other in zip(made, more, strict=True)]
+def _append(items: Any, item: Any) -> list[Any]:
+    pairs = zip(*as_lists(items, item), strict=True)
+    return [[*(several or []), one] for several, one in pairs]
 
 
-def _prepend(item: Any, items: Any) -> Any:
-    more, made = _broadcast(item, items)
-    return [None if one is None else [other, *one] for one, other in zip(made, more, strict=True)]
+def _prepend(item: Any, items: Any) -> list[Any]:
+    pairs = zip(*as_lists(item, items), strict=True)
+    return [[one, *(several or [])] for one, several in pairs]
 
 
-def _broadcast(*columns: Any) -> list[list[Any]]:
-    count = next(len(one) for one in columns if isinstance(one, pyarrow.Array))
-    return [
-        [one.as_py()] * count if isinstance(one, pyarrow.Scalar) else one.to_pylist()
-        for one in columns
-    ]
+def _concat(first: Any, second: Any) -> list[Any]:
+    """Return the items of two arrays; NULL counts as an empty array."""
+    pairs = zip(*as_lists(first, second), strict=True)
+    return [(one or []) + (other or []) for one, other in pairs]
 
 
 def _series(start: int, stop: int, step: int = 1) -> list[int]:
@@ -297,8 +294,8 @@ ARRAYS = [
            ("array_has_all(ARRAY[1, 2], ARRAY[2])", True)),
     _array("array_slice list_slice", "T[] BIGINT BIGINT -> T[]", each(_slice),
            ("array_to_string(array_slice(ARRAY['a', 'b', 'c'], 2, 3), '')", "bc")),
-    _array("array_concat list_concat array_cat", "T[] T[] -> T[]", each(lambda a, b: a + b),
-           ("array_length(array_concat(ARRAY[1], ARRAY[2, 3]))", 3)),
+    _array("array_concat list_concat array_cat", "T[] T[] -> T[]", _concat,
+           ("array_length(array_concat(ARRAY[1], ARRAY[2, 3]))", 3), takes_nulls=True),
     _array("array_append list_append", "T[] T -> T[]", _append,
            ("array_length(array_append(ARRAY[1], 2))", 2), takes_nulls=True),
     _array("array_prepend list_prepend", "T T[] -> T[]", _prepend,

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import SqlFunction, each, function
+from bicycle_runtime.expressions.sql.functions import SqlFunction, as_lists, each, function
 
 _SPACE = pyarrow.scalar(" ")
 _SIZE_MAX = 1 << 20  # Of a text that lpad, rpad and repeat create.
@@ -154,8 +154,12 @@ def _concat(*columns: Any) -> Any:
     return pc.binary_join_element_wise(*texts, "", null_handling="replace", null_replacement="")
 
 
-def _concat_separated(separator: Any, *columns: Any) -> Any:
-    return pc.binary_join_element_wise(*columns, separator, null_handling="skip")
+def _concat_separated(*columns: Any) -> list[str | None]:
+    """Return texts joined by a separator, without NULLs."""
+    return [
+        None if separator is None else separator.join(text for text in texts if text is not None)
+        for separator, *texts in zip(*as_lists(*columns), strict=True)
+    ]
 
 
 def _join(left: Any, right: Any) -> Any:

@@ -51,12 +51,18 @@ class UnknownFunctionError(ValueError):
 
 
 class WrongTypesError(ValueError):
-    """Arguments that no signature of a function accepts."""
+    """Arguments that no signature of a function accepts; ``problem`` follows its name."""
 
-    def __init__(self, name: str, given: Sequence[SqlType], expected: str) -> None:
-        found = ", ".join(given) or "no arguments"
-        super().__init__(f"{name} expects {expected}, got {found}; cast the arguments")
-        self.given = tuple(given)
+    def __init__(self, name: str, given: Sequence[SqlType], expected: str, group: str = "") -> None:
+        is_pair = len(given) == 2  # The operands of an operator.
+        if group == "comparison" and is_pair:
+            self.problem = f"compares {given[0]} with {given[1]}; cast one of them"
+        elif group == "arithmetic" and is_pair:
+            self.problem = f"computes with {given[0]} and {given[1]}; cast to a number"
+        else:
+            found = ", ".join(given) or "no arguments"
+            self.problem = f"expects {expected}, got {found}; cast the arguments"
+        super().__init__(f"{name} {self.problem}")
 
 
 def type_of(expression: Expression) -> SqlType:
@@ -150,7 +156,7 @@ def call(name: str, *arguments: Expression) -> Expression:
     given = [type_of(each) for each in arguments]
     resolved = _resolve(found, given, [each.operation == "sql.literal" for each in arguments])
     if resolved is None:
-        raise WrongTypesError(word, given, expected_types(found))
+        raise WrongTypesError(word, given, expected_types(found), found.group)
     pairs = zip(arguments, resolved.arguments, strict=True)
     return Expression(f"sql.{found.name}", resolved.result, *(cast(*pair) for pair in pairs))
 
@@ -225,7 +231,7 @@ def _fit(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) 
     for pattern, word, is_quoted in zip(expected, given, quoted, strict=True):
         wanted = pattern.replace("T", bound or NULL) if _is_variable(pattern) else pattern
         away = 0 if wanted == "ANY" else implicit_distance(word, wanted)
-        if away is None and word == BIGINT and wanted.startswith("DECIMAL("):
+        if away is None and decimal_digits(wanted) and decimal_digits(as_decimal(word)):
             away = 1
         if away is None and is_quoted and word == VARCHAR and wanted in _QUOTED:
             away = _QUOTED_DISTANCE
@@ -271,6 +277,18 @@ def _result(
 
 def _is_variable(pattern: str) -> bool:
     return pattern.rstrip("[]") == "T"
+
+
+def share_parts(trees: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Return equal trees in which equal parts are one object, which is computed once."""
+    known: dict[tuple[Any, ...], Expression] = {}
+
+    def share(tree: Expression) -> Expression:
+        parts = [share(one) if isinstance(one, Expression) else one for one in tree.arguments]
+        keys = (id(one) if isinstance(one, Expression) else repr(one) for one in parts)
+        return known.setdefault((tree.operation, *keys), Expression(tree.operation, *parts))
+
+    return tuple(map(share, trees))
 
 
 # --- as text -------------------------------------------------------------------------------------
