@@ -260,13 +260,13 @@ def test_a_position_that_no_message_has_is_understood(kafka_broker):
     assert run(kafka_broker, scenario, create="if-missing") == b"1"
 
 
-@pytest.mark.parametrize("words", ["colour", "colour=red"])
+@pytest.mark.parametrize("words", ["colour=red", {"colour": "red"}])
 def test_settings_that_the_client_does_not_know_are_told(kafka_broker, words):
     async def scenario(streamer):
         raise AssertionError("it must not open")
 
     with pytest.raises(StreamConnectError) as caught:
-        run(kafka_broker, scenario, client_settings=words)
+        run(kafka_broker, scenario, properties=words)
     assert caught.value.code == "BIC-2683"
 
 
@@ -421,3 +421,26 @@ def test_a_client_that_has_forgotten_all_brokers_is_replaced(kafka_broker, monke
     found = run(kafka_broker, scenario, create="if-missing", session_timeout_ms=6_000)
 
     assert found == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize("mode", ["real-time", "load-balanced"])
+def test_a_consumer_ends_although_its_broker_is_silent(new_kafka_broker, mode):
+    """A client of Kafka waits a minute and more for the answers to its last requests."""
+    broker, topic = new_kafka_broker(), f"silent-{next(_numbers)}"
+    group = {} if mode == "real-time" else {"group": topic}
+
+    async def scenario(streamer):
+        await (await streamer.create_producer(topic)).send("a")
+        consumer = await streamer.create_consumer(topic, start="earliest", mode=mode, **group)
+        message = await consumer.next()
+        if group:
+            consumer.ack(message)
+        broker.pause()
+        try:
+            async with asyncio.timeout(30):
+                await consumer.end()
+        finally:
+            broker.resume()
+        return message.payload
+
+    assert run(broker, scenario, create="if-missing", connect_timeout_ms=2_000) == b"a"

@@ -225,7 +225,7 @@ class KafkaConsumer(ThreadConsumer):
                 _, high = self._cluster.watermarks(self._client, partition)
                 found.append(TopicPartition(partition.topic, partition.partition, high))
         if self._shares:
-            self._client.close()
+            self._close_client()
             self._shares = self._keeps = False
             self._client = self._make_client()
         self._assign(found)
@@ -375,7 +375,8 @@ class KafkaConsumer(ThreadConsumer):
         return sum(map(len, self._given.values())) if self._shares else 0
 
     def _close_client(self) -> None:
-        self._client.close()
+        # Without a broker, a client waits longer than anyone who ends a consumer.
+        close_behind(self._client.close).join(self._timeout_s)
 
 
 def _partitions(positions: Mapping[Stream, int]) -> list[TopicPartition]:
