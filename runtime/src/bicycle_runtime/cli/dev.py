@@ -20,9 +20,9 @@ from bicycle_runtime.cli.parameters import declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.broker_options import BrokerOptions
 from bicycle_sdk.options import describe, from_mapping
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import CommandGroup, command_group, examples
 from bicycle_streams.cli.parameters import answers, pairs
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.dev.kafka_broker import KafkaBroker
@@ -39,45 +39,23 @@ _dir_option = folder_option(
     "Directory for the data and the log of the broker. Default: kafka in BICYCLE_HOME."
 )
 
-
-@click.group(
+dev_command = command_group(
     "dev",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle dev kafka start",
-        "bicycle dev cluster start",
-    ),
+    "Start a Kafka broker or a Spark cluster for development.",
+    "bicycle dev kafka start",
+    "bicycle dev cluster start",
 )
-@answers
-@click.pass_context
-def dev_command(context: click.Context, *, as_json: bool) -> None:
-    """Start a Kafka broker or a Spark cluster for development."""
-    show_overview(context, as_json=as_json)
-
-
 dev_command.add_command(cluster_command)
-
-
-@dev_command.group(
+kafka_command = command_group(
     "kafka",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle dev kafka start",
-        "bicycle dev kafka status",
-        "bicycle dev kafka stop",
-    ),
+    "Start, stop and inspect a Kafka broker on this machine.\n\n"
+    "The broker needs only Java. It is a single node that only this machine can reach, for "
+    "development and tests, not for production.",
+    "bicycle dev kafka start",
+    "bicycle dev kafka status",
+    "bicycle dev kafka stop",
 )
-@answers
-@click.pass_context
-def kafka_command(context: click.Context, *, as_json: bool) -> None:
-    """Start, stop and inspect a Kafka broker on this machine.
-
-    The broker needs only Java. It is a single node that only this machine can reach, for
-    development and tests, not for production.
-    """
-    show_overview(context, as_json=as_json)
+dev_command.add_command(kafka_command)
 
 
 @kafka_command.command(

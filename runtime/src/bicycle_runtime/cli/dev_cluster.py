@@ -13,9 +13,9 @@ from bicycle_runtime.cli.parameters import declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_sdk.options import describe, from_mapping
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.dev.spark_cluster import SparkCluster
@@ -30,25 +30,16 @@ _dir_option = folder_option(
 )
 
 
-@click.group(
+cluster_command = command_group(
     "cluster",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle dev cluster start",
-        "bicycle dev cluster status",
-        "bicycle dev cluster stop",
-    ),
+    "Start, stop and inspect a Spark cluster on this machine.\n\n"
+    "The cluster needs only Java. Each host has a separate loopback address, so jobs behave "
+    "as on several machines, including lost hosts. It is for development and tests, not for "
+    "production.",
+    "bicycle dev cluster start",
+    "bicycle dev cluster status",
+    "bicycle dev cluster stop",
 )
-@answers
-@click.pass_context
-def cluster_command(context: click.Context, *, as_json: bool) -> None:
-    """Start, stop and inspect a Spark cluster on this machine.
-
-    The cluster needs only Java. Each host has a separate loopback address, so jobs behave as on
-    several machines, including lost hosts. It is for development and tests, not for production.
-    """
-    show_overview(context, as_json=as_json)
 
 
 @cluster_command.command(

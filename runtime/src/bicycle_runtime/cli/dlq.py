@@ -12,9 +12,9 @@ from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import job_names
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_sdk.quantities import byte_text
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 __all__ = ["dlq_command"]
 
@@ -22,24 +22,14 @@ _HEADINGS = ("letter", "time (UTC)", "operator", "error", "your code", "record",
 _SPARE_COLUMNS = ("size", "your code")
 
 
-@click.group(
+dlq_command = command_group(
     "dlq",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle dlq list wordcount",
-        "bicycle dlq replay wordcount --all",
-    ),
+    "List, show and replay dead letters.\n\n"
+    "A record becomes a dead letter if its function raises and the operator has "
+    "on_error(dead_letter()).",
+    "bicycle dlq list wordcount",
+    "bicycle dlq replay wordcount --all",
 )
-@answers
-@click.pass_context
-def dlq_command(context: click.Context, *, as_json: bool) -> None:
-    """List, show and replay dead letters.
-
-    A record becomes a dead letter if its function raises and the operator has
-    on_error(dead_letter()).
-    """
-    show_overview(context, as_json=as_json)
 
 
 @dlq_command.command(

@@ -11,29 +11,18 @@ import click
 from bicycle_runtime.cli.parameters import home
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers, duration_ms
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 __all__ = ["jobs_command"]
 
 
-@click.group(
+jobs_command = command_group(
     "jobs",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle jobs prune --older-than 30d",
-    ),
+    "Remove the files of ended jobs.\n\n`bicycle list` lists the jobs.",
+    "bicycle jobs prune --older-than 30d",
 )
-@answers
-@click.pass_context
-def jobs_command(context: click.Context, *, as_json: bool) -> None:
-    """Remove the files of ended jobs.
-
-    `bicycle list` lists the jobs.
-    """
-    show_overview(context, as_json=as_json)
 
 
 @jobs_command.command(

@@ -11,9 +11,9 @@ import click
 
 from bicycle_runtime.cli.candidates import file_names
 from bicycle_runtime.cli.parameters import home
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_text
+from bicycle_streams.cli.rendering import answer_json, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.pipelines.nodes import CheckedPipeline
@@ -23,23 +23,13 @@ __all__ = ["pipeline_command"]
 _FILE = click.argument("file", shell_complete=file_names)
 
 
-@click.group(
+pipeline_command = command_group(
     "pipeline",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle pipeline new clicks.toml",
-        "bicycle pipeline test clicks.toml",
-    ),
+    "Create, check, test and convert pipelines (TOML or YAML).\n\n"
+    "`bicycle run --config FILE` runs a pipeline.",
+    "bicycle pipeline new clicks.toml",
+    "bicycle pipeline test clicks.toml",
 )
-@answers
-@click.pass_context
-def pipeline_command(context: click.Context, *, as_json: bool) -> None:
-    """Create, check, test and convert pipelines (TOML or YAML).
-
-    `bicycle run --config FILE` runs a pipeline.
-    """
-    show_overview(context, as_json=as_json)
 
 
 @pipeline_command.command("check", epilog=examples("bicycle pipeline check clicks.toml"))

@@ -14,9 +14,9 @@ from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import complete_savepoint, job_names
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table, show_text
+from bicycle_streams.cli.rendering import answer_json, show_table, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
@@ -28,24 +28,14 @@ _SPARE_COLUMNS = ("files", "records", "plugin")
 _JOB_HELP = "Treat URL as the name of a savepoint of this job."
 
 
-@click.group(
+savepoint_command = command_group(
     "savepoint",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle savepoint create wordcount",
-        "bicycle savepoint list wordcount",
-    ),
+    "Create, list, inspect, restore and delete savepoints.\n\n"
+    "A savepoint is a complete copy of one epoch of a job. A job on another machine, in "
+    "another checkpoint directory or with a newer version of the plugin can start from it.",
+    "bicycle savepoint create wordcount",
+    "bicycle savepoint list wordcount",
 )
-@answers
-@click.pass_context
-def savepoint_command(context: click.Context, *, as_json: bool) -> None:
-    """Create, list, inspect, restore and delete savepoints.
-
-    A savepoint is a complete copy of one epoch of a job. A job on another machine, in another
-    checkpoint directory or with a newer version of the plugin can start from it.
-    """
-    show_overview(context, as_json=as_json)
 
 
 add_operations(savepoint_command)

@@ -14,9 +14,9 @@ from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import checkpoint_options
 from bicycle_runtime.cli.parameters import home, plugin_env_option
 from bicycle_sdk.quantities import amount, byte_text, count_text
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
@@ -33,24 +33,14 @@ _LS_HEADINGS = (
 )  # fmt: skip
 
 
-@click.group(
+state_command = command_group(
     "state",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle state ls --job wordcount",
-        "bicycle state get --job wordcount --operator counts --key ada",
-    ),
+    "Query the state of a job at any retained epoch.\n\n"
+    "The commands only read checkpoints: they work while the job runs, take no lock and need "
+    "no plugin. If the job removes the epoch during the query, the exit code is 5.",
+    "bicycle state ls --job wordcount",
+    "bicycle state get --job wordcount --operator counts --key ada",
 )
-@answers
-@click.pass_context
-def state_command(context: click.Context, *, as_json: bool) -> None:
-    """Query the state of a job at any retained epoch.
-
-    The commands only read checkpoints: they work while the job runs, take no lock and need no
-    plugin. If the job removes the epoch during the query, the exit code is 5.
-    """
-    show_overview(context, as_json=as_json)
 
 
 def _epoch_option(command: F) -> F:

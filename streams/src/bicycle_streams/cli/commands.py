@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import show_overview
+
 _WHOLE = 1_000  # Characters: no summary is cut.
 
 
@@ -56,3 +59,23 @@ class CommandWithSections(click.Command):
 def examples(*lines: str) -> str:
     """Return the examples at the end of the help of a command."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def command_group(name: str, text: str, *lines: str) -> click.Group:
+    """Return a group of commands; called without a command, it lists them.
+
+    Args:
+        name: Name of the group.
+        text: Its help.
+        lines: Examples.
+    """
+
+    @click.group(
+        name, cls=CommandGroup, invoke_without_command=True, help=text, epilog=examples(*lines)
+    )
+    @answers
+    @click.pass_context
+    def group(context: click.Context, *, as_json: bool) -> None:
+        show_overview(context, as_json=as_json)
+
+    return group

@@ -17,9 +17,9 @@ import click
 
 from bicycle_sdk.quantities import amount
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers
-from bicycle_streams.cli.rendering import answer_json, show_overview
+from bicycle_streams.cli.rendering import answer_json
 from bicycle_streams.cli.stream_files import decode_command, repair_command, verify_command
 from bicycle_streams.cli.stream_serve import serve_command
 from bicycle_streams.cli.stream_top import top_command
@@ -42,24 +42,14 @@ _STARTS = {"start": "earliest", "end": "latest"}
 _LAST_COUNT = 10
 
 
-@click.group(
+stream_command = command_group(
     "stream",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle stream cat file://./events.ss/orders",
-        "bicycle stream top kafka://localhost:9092/",
-    ),
+    "Produce, read, copy and check streams without a job.\n\n"
+    "URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, a "
+    "server or file, and after the last slash the names of streams, separated by commas.",
+    "bicycle stream cat file://./events.ss/orders",
+    "bicycle stream top kafka://localhost:9092/",
 )
-@answers
-@click.pass_context
-def stream_command(context: click.Context, *, as_json: bool) -> None:
-    """Produce, read, copy and check streams without a job.
-
-    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, a server or
-    file, and after the last slash the names of streams, separated by commas.
-    """
-    show_overview(context, as_json=as_json)
 
 
 stream_command.add_command(decode_command)

@@ -12,9 +12,9 @@ import click
 from bicycle_sdk.quantities import count_text
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.admin import StreamAdmin, StreamInfo
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers, pairs
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 from bicycle_streams.cli.stream_words import address_argument, backend_words
 from bicycle_streams.connecting import connect
 from bicycle_streams.messages import Timestamp
@@ -39,25 +39,15 @@ def _config(what: str) -> Callable[[F], F]:
     )
 
 
-@click.group(
+topics_command = command_group(
     "topics",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle stream topics list kafka://localhost:9092/",
-        "bicycle stream topics create kafka://localhost:9092/orders --shards 4",
-    ),
+    "List, create, delete, describe and alter streams of Kafka and Redis.\n\n"
+    "URL is a server, such as kafka://host:9092/, with one or more streams after the last "
+    "slash where the command needs them. A stream is a topic of Kafka, or the keys KEY, "
+    "KEY:1, KEY:2 and so on of Redis.",
+    "bicycle stream topics list kafka://localhost:9092/",
+    "bicycle stream topics create kafka://localhost:9092/orders --shards 4",
 )
-@answers
-@click.pass_context
-def topics_command(context: click.Context, *, as_json: bool) -> None:
-    """List, create, delete, describe and alter streams of Kafka and Redis.
-
-    URL is a server, such as kafka://host:9092/, with one or more streams after the last slash
-    where the command needs them. A stream is a topic of Kafka, or the keys KEY, KEY:1, KEY:2
-    and so on of Redis.
-    """
-    show_overview(context, as_json=as_json)
 
 
 @topics_command.command(

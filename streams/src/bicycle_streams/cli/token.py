@@ -12,34 +12,24 @@ import msgspec
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.access.roles import Role
 from bicycle_streams.access.tokens import TokenEntry, tokens_of
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import command_group, examples
 from bicycle_streams.cli.parameters import answers, duration_ms
-from bicycle_streams.cli.rendering import answer_json, show_overview, show_table
+from bicycle_streams.cli.rendering import answer_json, show_table
 from bicycle_streams.cli.server_options import home_option
 
 _BY = "command line"
 _ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
 
 
-@click.group(
+token_command = command_group(
     "token",
-    cls=CommandGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "bicycle token create ada --role operator",
-        "bicycle token list",
-    ),
+    "Create, list and revoke access tokens of the service.\n\n"
+    "The role viewer can read, operator can also start and change jobs, and admin can also "
+    "read the audit log. --owner limits a token to the jobs of these owners. Operators can "
+    "run code as the user of the service. A running service applies changes immediately.",
+    "bicycle token create ada --role operator",
+    "bicycle token list",
 )
-@answers
-@click.pass_context
-def token_command(context: click.Context, *, as_json: bool) -> None:
-    """Create, list and revoke access tokens of the service.
-
-    The role viewer can read, operator can also start and change jobs, and admin can also read the
-    audit log. --owner limits a token to the jobs of these owners. Operators can run code as the
-    user of the service. A running service applies changes immediately.
-    """
-    show_overview(context, as_json=as_json)
 
 
 @token_command.command(
