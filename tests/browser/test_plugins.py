@@ -80,7 +80,7 @@ def test_pages_of_plugins_are_shown_and_accessible(opened, site, look, width, tm
     assert page.request.get(f"{url}/api/v1/jobs/runs").ok  # Answered once the job was seen.
     serious = {}
     for name, path in {
-        "plugins": "/plugins", "plugin-upgrade": "/jobs/runs/upgrade",
+        "plugins": "/plugins", "plugin-upgrade": "/jobs/runs/actions/upgrade",
         "plugin-start": f"/plugins/{digest}/start",
         "plugin-remove": f"/plugins/{digest}/remove", "plugin-operation": "/plugins/operations/1",
     }.items():  # fmt: skip

@@ -5,12 +5,15 @@ modules in a chain, 20 imports of the driver and 18 modules for a record, are re
 ``python -m tests.tidy.structure`` shows what makes up each.
 """
 
+import re
 from itertools import pairwise
 
 import pytest
 
+from bicycle_runtime.service.operations.kinds import KINDS
 from tests.tidy.structure import (
     DRIVER,
+    SOURCES,
     Imports,
     classes_named_twice,
     files_of_kinds,
@@ -51,6 +54,7 @@ STAND_ALONE = frozenset(
         "cli.operation_commands",  # Generated.
         "bicycle_streams.cli.refusing",
         "bicycle_streams.cli.stream",
+        "bicycle_streams.cli.stream_files",
         "bicycle_streams.cli.stream_page",
         "bicycle_streams.cli.stream_serve",
         "bicycle_streams.cli.token",
@@ -145,6 +149,14 @@ def test_an_operation_is_named_in_few_files():
         if len(files) > OPERATION_WORDS.get(name, OPERATION_FILES_MAX)
     }
     assert many == {}
+
+
+def test_no_template_depends_on_the_name_of_an_operation():
+    name = rf"""["']({"|".join(KINDS)})["']"""
+    asks = re.compile(rf"kind(\.name)?\s*(==|!=|(not\s+)?in)\s*[(\[]?{name}")
+    folder = SOURCES / "bicycle_runtime/webui/templates"
+
+    assert [path.name for path in folder.rglob("*.html") if asks.search(path.read_text())] == []
 
 
 def test_no_more_classes_have_the_name_of_a_class_in_another_room():

@@ -144,7 +144,12 @@ class OptionInfo:
     @property
     def label(self) -> str:
         """The label of a form's field: the first part of the doc."""
-        return self.doc.partition(".")[0].partition(";")[0]
+        return self.doc.partition(".")[0].partition(";")[0].partition(":")[0]
+
+    @property
+    def explanation(self) -> str:
+        """The rest of the doc after the label."""
+        return self.doc.removeprefix(self.label).lstrip(".;: ")
 
     @property
     def default_text(self) -> str:

@@ -14,8 +14,6 @@ from bicycle_runtime.webui.pages.actions import (
     action_page,
     bulk_stop_do,
     bulk_stop_page,
-    upgrade_do,
-    upgrade_page,
 )
 from bicycle_runtime.webui.pages.audit import audit_page
 from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
@@ -86,8 +84,6 @@ PAGES: tuple[SitePage, ...] = (
     *_TABS,
     SitePage(path="/jobs/{job}/actions/{kind}", handler=action_page),
     SitePage(path="/jobs/{job}/actions/{kind}", handler=action_do, method="POST"),
-    SitePage(path="/jobs/{job}/upgrade", handler=upgrade_page),
-    SitePage(path="/jobs/{job}/upgrade", handler=upgrade_do, method="POST"),
 )
 
 

@@ -85,6 +85,9 @@ class OperationKind:
         inputs: The options that the form has fields for.
         from_form: Returns the options for the fields of the form of a job; None uses the fields.
         current: Returns the initial values of these fields.
+        title: Heading of the page that shows the operation. ``{job}`` and ``{file}`` are replaced.
+        progress: The text of this page while the operation runs.
+        waits_for_epoch: The operation of a running job begins after its current epoch.
         is_bulk: The list of jobs offers the operation for the selected jobs.
         shown: The state of a job while the operation runs; empty for the state of its driver.
         is_destructive: The job ends, or data is removed.
@@ -93,7 +96,8 @@ class OperationKind:
             argument JOB.
         wheel: The option that is the digest of an uploaded plugin. The command uploads ``--wheel``
             to a service.
-        plan: The operation of the flag ``--plan-only``, which shows the effect without changes.
+        plan: The operation of the flag ``--plan-only``, which shows the effect without changes. The
+            page shows its result before it asks for a confirmation.
         positional: Options that are positional arguments of the command, after the job.
         locations: Options that are paths or URLs; the command makes paths absolute, since a service
             has another working directory.
@@ -125,6 +129,9 @@ class OperationKind:
     inputs: tuple[str, ...] = ()
     from_form: Callable[[Home, str, Mapping[str, str]], Mapping[str, Any]] | None = None
     current: Callable[[JobStatus], Mapping[str, Any]] | None = None
+    title: str = ""
+    progress: str = ""
+    waits_for_epoch: bool = False
     is_bulk: bool = False
     shown: Literal["", "STOPPING", "CANCELING"] = ""
     is_destructive: bool = False

@@ -51,6 +51,7 @@ RESCALE = OperationKind(
     perform=_rescale,
     find=_found_rescale,
     needs_running=True,
+    waits_for_epoch=True,
     available="running",
     path="/jobs/{job_id}/rescale",
     button="Rescale",

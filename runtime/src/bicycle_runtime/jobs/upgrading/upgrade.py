@@ -67,9 +67,9 @@ class UpgradeOptions:
     strategy: Strategy = option(
         "stop-and-go",
         doc=(
-            "stop-and-go stops the job and starts the new version after it; blue-green first runs "
-            "the new version in parallel with the job, with separate state and without visible "
-            "output, until it is stable."
+            "Strategy: stop-and-go stops the job and starts the new version after it; blue-green "
+            "first runs the new version in parallel with the job, with separate state and without "
+            "visible output, until it is stable."
         ),
     )
     epochs: int = option(

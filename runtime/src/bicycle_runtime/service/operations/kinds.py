@@ -70,11 +70,14 @@ _DISMISS = OperationKind(
 )
 _INSTALL = OperationKind(
     name="install", summary="Install an uploaded wheel.", options=InstallFacts, perform=_install,
-    is_repeatable=True,
+    is_repeatable=True, title="Installing {file}",
+    progress="The service creates the environment, and loads each plugin of the wheel in a "
+    "separate process.",
 )  # fmt: skip
 _REMOVE = OperationKind(
     name="remove_plugin", summary="Remove an uploaded plugin that no job needs.",
-    options=RemoveFacts, settle=_check_remove, perform=_remove,
+    options=RemoveFacts, settle=_check_remove, perform=_remove, title="Removing a plugin",
+    progress="The service deletes the files.",
 )  # fmt: skip
 
 KINDS: Mapping[str, OperationKind] = {

@@ -210,6 +210,8 @@ SUBMIT = OperationKind(
     perform=_submit,
     find=_found_start,
     path="/jobs",
+    title="Starting job {job}",
+    progress="The service builds the job and starts Spark.",
 )
 RESUME = dataclasses.replace(
     RESUME_HERE,

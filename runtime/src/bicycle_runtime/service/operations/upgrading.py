@@ -22,7 +22,7 @@ from bicycle_sdk.quantities import duration_text
 class VersionOptions(UpgradeOptions):
     """The new version, and its strategy to replace the previous version."""
 
-    digest: str = option(doc="Digest of an uploaded plugin.")
+    digest: str = option(doc="New version: digest of an uploaded plugin.")
     plugin: str | None = option(None, doc="Name of the plugin in the wheel. Default: unchanged.")
     allow_dropped_state: bool = option(
         default=False, doc="Drop the state of operators that the new version does not contain."
@@ -102,6 +102,8 @@ PLAN_UPGRADE = OperationKind(
     available="running",
     path="/jobs/{job_id}/upgrade/plan",
     report=_report,
+    title="Upgrade of {job}",
+    progress="The service builds the new version and compares it with the last epoch of the job.",
 )
 UPGRADE = replace(
     PLAN_UPGRADE,
@@ -112,6 +114,18 @@ UPGRADE = replace(
     command="upgrade",
     wheel="digest",
     plan=PLAN_UPGRADE,
+    button="Upgrade",
+    inputs=(
+        "digest",
+        "plugin",
+        "strategy",
+        "epochs",
+        "watch_ms",
+        "skip_savepoint",
+        "allow_dropped_state",
+    ),
+    question="The next page compares the selected version with the last epoch of {job}, and shows "
+    "the effect on each state. The upgrade starts only after you confirm it there.",
     help="The wheel is uploaded to the service of the job and compared with the last epoch: if the "
     "version does not match the state, the job is unchanged. Otherwise the job stops after an "
     "epoch, and the new version continues after it and is monitored. If it fails or restarts, the "

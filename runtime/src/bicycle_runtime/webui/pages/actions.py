@@ -13,15 +13,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.jobs.operations.operation import Availability, OperationKind
-from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.operations.kinds import KINDS
-from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import DISMISSIBLE, KnownJob
 from bicycle_runtime.webui.formats import amount, count
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.options import describe
 from bicycle_streams.access.roles import Role, require_role
 
 _BULK_MAX = 500
@@ -30,6 +27,8 @@ _ENDING = (State.STOPPING, State.CANCELING, State.FAILING)
 
 # The buttons at the head of a job's page, in this order.
 ACTIONS = tuple(kind for kind in KINDS.values() if kind.button and not kind.tab)
+# Their request waits for the end of the running epoch.
+EPOCH_KINDS = frozenset(kind.name for kind in KINDS.values() if kind.waits_for_epoch)
 [_BULK] = (kind for kind in KINDS.values() if kind.is_bulk)
 
 
@@ -58,6 +57,10 @@ async def action_page(site: Site, request: Request) -> Response:
     words = request.query_params
     facts = form_facts(kind, job, savepoint=words.get("savepoint", ""))
     facts["letter"] = words.get("letter", "")
+    if kind.wheel:
+        plugins = await site.scope(request).plugins()
+        plugins.sort(key=lambda each: job.summary.plugin not in each.plugins)  # Its own come first.
+        facts["plugins"] = plugins
     return site.page(request, "action.html", facts)
 
 
@@ -76,8 +79,8 @@ def form_facts(kind: OperationKind, job: KnownJob, *, savepoint: str = "") -> di
         unread=f"{again} will be read again by the next run.",
     )  # fmt: skip
     current = {} if kind.current is None else kind.current(job.status)
-    inputs = [(info, current.get(info.name)) for info in kind.option_infos
-              if info.name in kind.inputs]  # fmt: skip
+    infos = {info.name: info for info in kind.option_infos}
+    inputs = [(infos[name], current.get(name)) for name in kind.inputs]
     return {
         "job": job.summary, "status": job.status, "kind": kind, "question": question,
         "inputs": inputs, "savepoint": savepoint,
@@ -85,7 +88,10 @@ def form_facts(kind: OperationKind, job: KnownJob, *, savepoint: str = "") -> di
 
 
 async def action_do(site: Site, request: Request) -> Response:
-    """Request the operation, and go back to the job, which shows it."""
+    """Request the operation, and go back to the job, which shows it.
+
+    If the operation has a plan, the plan is requested first, and its page asks once more.
+    """
     name, kind = request.path_params["job"], request.path_params["kind"]
     require_role(request.state.identity, Role.OPERATOR)
     if kind not in KINDS or not KINDS[kind].button:
@@ -95,44 +101,18 @@ async def action_do(site: Site, request: Request) -> Response:
             word: str(text).strip() for word, text in form.items() if str(text).strip()
         }
     chosen, service = KINDS[kind], site.service
+    if chosen.plan is not None and not facts.pop("planned", ""):
+        chosen = chosen.plan
     try:
         if chosen.from_form is not None:
             facts = dict(await service.slow(chosen.from_form, service.home, name, facts))
-        asked = await site.scope(request).ask(kind, name if chosen.has_job else None, facts)
+        asked = await site.scope(request).ask(chosen.name, name if chosen.has_job else None, facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
-    if not chosen.has_job:
+    if not chosen.has_job or not chosen.button:
         return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
     tab = chosen.tab
     return RedirectResponse(f"/jobs/{name}{'/' if tab else ''}{tab}", status_code=303)
-
-
-async def upgrade_page(site: Site, request: Request) -> Response:
-    """Return the form for the version and strategy of an upgrade."""
-    require_role(request.state.identity, Role.OPERATOR)
-    job = site.scope(request).view.get(request.path_params["job"])
-    if job is None or not fits(UPGRADE, job):
-        return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
-    plugins = await site.scope(request).plugins()
-    plugins.sort(key=lambda each: job.summary.plugin not in each.plugins)  # Its own come first.
-    facts = {"job": job.summary, "plugins": plugins, "options": describe(UpgradeOptions)}
-    return site.page(request, "upgrade.html", facts)
-
-
-async def upgrade_do(site: Site, request: Request) -> Response:
-    """Request the plan, which is shown before any change, or the upgrade itself."""
-    require_role(request.state.identity, Role.OPERATOR)
-    job = request.path_params["job"]
-    async with request.form() as form:
-        facts = {word: str(text).strip() for word, text in form.items() if str(text).strip()}
-    is_planned = bool(facts.pop("planned", ""))
-    try:
-        kind = UPGRADE if is_planned else PLAN_UPGRADE
-        asked = await site.scope(request).ask(kind.name, job, facts)
-    except BicycleError as error:
-        return site.refusal(request, error, status=409)
-    away = f"/jobs/{job}" if is_planned else f"/plugins/operations/{asked.id}"
-    return RedirectResponse(away, status_code=303)
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:

@@ -26,7 +26,7 @@ from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.live import BEAT_S, PageMessage, live_answer
-from bicycle_runtime.webui.pages.actions import ACTIONS, fits, form_facts
+from bicycle_runtime.webui.pages.actions import ACTIONS, EPOCH_KINDS, fits, form_facts
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_runtime.webui.sentences import limit_text
@@ -307,7 +307,7 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
         "may_operate": may_operate,
         "is_over": State(job.summary.state).is_final,
         "actions": [form_facts(each, job) for each in ACTIONS if may_operate and fits(each, job)],
-        "can_upgrade": may_operate and fits(KINDS["upgrade"], job),
+        "epoch_kinds": EPOCH_KINDS,
     }
 
 

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
 from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.webui.rendering import Site
@@ -60,7 +61,11 @@ async def _about_operation(site: Site, request: Request, template: str) -> Respo
         found = await site.scope(request).operation(int(request.path_params["number"]))
     except BicycleError as error:
         return site.refusal(request, error, status=404)
-    return site.page(request, template, {"operation": found})
+    kind = KINDS[found.kind]
+    title = (kind.title or kind.summary).format(job=found.job, file=found.facts.get("file", ""))
+    planned = next((each for each in KINDS.values() if each.plan is kind), None)
+    facts = {"operation": found, "kind": kind, "title": title, "planned": planned}
+    return site.page(request, template, facts)
 
 
 async def withdraw_do(site: Site, request: Request) -> Response:
