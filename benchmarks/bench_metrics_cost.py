@@ -29,7 +29,6 @@ from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.status import JobState, JobStatus
-from bicycle_runtime.operators.columnar import chain as columnar_chain
 from bicycle_runtime.operators.functions import operator
 from bicycle_runtime.operators.metrics import MetricValues
 from bicycle_runtime.operators.tasks import chain, task
@@ -108,7 +107,7 @@ def _unmeasured_s(events: Events) -> float:
 def _in_place_of(*, clock: Any, took: Any, metrics: Any) -> Iterator[None]:
     """Put others in the place of the clocks, histograms and user metrics of operators."""
     with contextlib.ExitStack() as patched:
-        for module in (operator, chain, columnar_chain):
+        for module in (operator, chain):
             patched.enter_context(mock.patch.object(module, "perf_counter_ns", clock))
         own = SimpleNamespace(perf_counter=time.perf_counter, perf_counter_ns=clock)
         patched.enter_context(mock.patch.object(task, "time", own))

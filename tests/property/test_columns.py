@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.columnar import fold
+from bicycle_runtime.operators.functions import operator
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.windows import Average, Count, Distinct, Maximum, Minimum, Sum
@@ -251,8 +252,10 @@ NAMES = [field.name for field in fields(Row)]
 
 @pytest.fixture(scope="module", params=["little", "columns"], autouse=True)
 def travels_as(request):
-    """What is folded of few records travels as they would; let it travel as columns, too."""
+    """Use the encodings of few and of many partial results, and halve small batches, too."""
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(operator, "_SPLIT_MIN", 2)
+        patched.setattr(operator, "_ATTEMPTS_MAX", 100)
         if request.param == "columns":
             patched.setattr(fold, "_CONTENTS_MIN", 0)
         yield

@@ -112,7 +112,7 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
         path = input_of(rows, notation, folder)
         text = PIPELINE.format(
             path=path, notation=notation, fields=fields, window=window, key=key,
-            steps=CALLED + steps if called else steps,
+            steps=CALLED + steps + CALLED if called else steps,
         )  # fmt: skip
         with ran(text, parallelism=2) as harness:
             taken = on_columns(harness)

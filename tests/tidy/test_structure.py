@@ -38,7 +38,7 @@ SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
 LINES_MAX = 136_371  # Without SQL. The aim is 122,210.
 SQL_LINES_MAX = 9_000  # For SQL, its views that change, and queries on sealed state.
 # Ends of every graph, and the steps that work on columns, too.
-KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOURCE"})
+KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
 # merged into that module, or it is a subject of its own, is loaded late, or is a program.
 STAND_ALONE = frozenset(

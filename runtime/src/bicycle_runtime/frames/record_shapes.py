@@ -37,16 +37,11 @@ class RecordShape:
         for part in _parts(expression, set()):
             if part.operation in _RECORDS:
                 return "it creates records within a value"
+            if part.operation == "itself" and self.form != "value":
+                return "its record is part of a value"
             if not self._has(part):
                 return "it reads fields that its records do not have"
         return None
-
-    def fields_of(self, expression: Expression) -> set[str]:
-        """Return the names of the fields that an expression looks up."""
-        looked_up = ("field", "field_or")
-        return {
-            part.arguments[0] for part in _parts(expression, set()) if part.operation in looked_up
-        }
 
     def kind_of(self, expression: Expression) -> type | None:
         """Return the type of a field's values, or None if unknown or not a field."""
@@ -54,9 +49,15 @@ class RecordShape:
             return self.kinds.get(None)
         return self.kinds.get(expression.arguments[0]) if expression.operation == "field" else None
 
+    def kind_problem(self, expression: Expression, kinds: tuple[type, ...]) -> str | None:
+        """Return why an expression is not declared to have one of some types, or None."""
+        if self.kind_of(expression) in (None, *kinds):
+            return None
+        words = " or ".join(kind.__name__ for kind in kinds)
+        name = f"field {expression.arguments[0]!r}" if expression.arguments else "its record"
+        return f"{name} is not declared as {words}"
+
     def _has(self, part: Expression) -> bool:
-        if part.operation == "itself":
-            return self.form == "value"
         if part.operation == "field_or":
             return self.form == "mapping"
         if part.operation != "field":

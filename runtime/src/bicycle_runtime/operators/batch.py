@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
 from bicycle_runtime.contract import Headers, Raw
+from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.keys import Keys
+from bicycle_runtime.frames.record_shapes import RecordShape
+from bicycle_runtime.frames.vectors import Mask
 
 __all__ = [
     "NO_INPUT",
@@ -32,6 +36,7 @@ __all__ = [
     "join_batches",
     "new_batch",
     "split_output",
+    "time_array",
 ]
 
 
@@ -171,10 +176,13 @@ class OriginLineage:
 
 @dataclass(slots=True)
 class StampedLineage:
-    """The lineage of the parent's records, in order, with new event times."""
+    """The lineage of the parent's records, in order, with new event times.
+
+    The times of records on columns are an array, and a list from the first use on.
+    """
 
     parent: Lineage
-    timestamps: Sequence[int]
+    timestamps: Any
 
     def origin(self, index: int) -> Origin | None:
         return self.parent.origin(index)
@@ -182,8 +190,11 @@ class StampedLineage:
     def span(self) -> Origin | None:
         return self.parent.span()
 
-    def times(self) -> Sequence[int] | None:
-        return self.timestamps
+    def times(self) -> Sequence[int]:
+        if not isinstance(self.timestamps, list):
+            self.timestamps = self.timestamps.tolist()
+        times: list[int] = self.timestamps
+        return times
 
     def messages(self) -> Messages | None:
         return self.parent.messages()
@@ -221,10 +232,14 @@ class SpreadLineage:
 
 @dataclass(slots=True)
 class PickLineage:
-    """Output i was input ``picked()[i]``; computed only when asked."""
+    """Output i was input ``picked()[i]``; computed on demand.
+
+    ``rows`` has the same numbers as an array, for records on columns.
+    """
 
     parent: Lineage
     picked: Callable[[], Sequence[int]]
+    rows: Any = None
 
     def origin(self, index: int) -> Origin | None:
         return self.parent.origin(self.picked()[index])
@@ -247,15 +262,36 @@ class Batch:
 
     ``ordinal`` is the input on which the operator gets the batch; for records of several inputs,
     ``ordinals`` has the input of each. ``keys`` are the keys of the records, from ``key_by`` to the
-    step behind it that reads them, and no further.
+    step after it that reads them, and no further; a column of keys has no ``groups``. ``shape`` is
+    the known shape of the records of a frame.
     """
 
     values: Sequence[Any]
     lineage: Lineage
     groups: bytes | list[int] | None = None
     ordinal: int = 0
-    keys: list[Any] | None = None
+    keys: list[Any] | Keys | None = None
     ordinals: Sequence[int] = ()
+    shape: RecordShape | None = None
+
+    def part(self, start: int, end: int) -> Batch:
+        """Return the records from ``start`` to before ``end``."""
+        rows = numpy().arange(start, end)
+        values, keys = self.values, self.keys
+        if isinstance(values, Frame):
+            chosen = numpy().zeros(values.count, numpy().bool_)
+            chosen[start:end] = True
+            values = values.take(Mask(chosen))
+        else:
+            values = values[start:end]
+        return replace(
+            self,
+            values=values,
+            lineage=PickLineage(self.lineage, lambda: range(start, end), rows),
+            groups=None if self.groups is None else self.groups[start:end],
+            keys=keys.take(rows) if isinstance(keys, Keys) else keys and keys[start:end],
+            ordinals=self.ordinals[start:end],
+        )
 
     def input_of(self, index: int) -> int:
         """Return the index of a record's input, or ``NO_INPUT``."""
@@ -267,6 +303,10 @@ class Batch:
             return self.values.records
         return self.values if isinstance(self.values, list) else list(self.values)
 
+    def as_records(self) -> Batch:
+        """Return the batch with its records in a list."""
+        return replace(self, values=self.to_list(), shape=None)
+
     def times(self) -> list[int] | None:
         """Return the event time of each record in ms, or None without event time.
 
@@ -274,6 +314,17 @@ class Batch:
         """
         times = self.lineage.times()
         return times if times is None or isinstance(times, list) else list(times)
+
+
+def time_array(lineage: Lineage) -> Any:
+    """Return the event times as an array of ints, or None without event time."""
+    if isinstance(lineage, StampedLineage) and not isinstance(lineage.timestamps, list):
+        return lineage.timestamps
+    if isinstance(lineage, PickLineage) and lineage.rows is not None:
+        times = time_array(lineage.parent)
+        return None if times is None else times[lineage.rows]
+    listed = lineage.times()
+    return None if listed is None else numpy().array(listed, numpy().int64)
 
 
 class JoinedLineage:

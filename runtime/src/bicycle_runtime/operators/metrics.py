@@ -272,13 +272,13 @@ class KeySampler:
         self._next = 0  # position of the next record to look at, from the begin of the next batch
         self._seen: Counter[Any] = Counter()
 
-    def see(self, values: Sequence[Any]) -> None:
-        """Take note of a batch."""
+    def see(self, values: Sequence[Any], *, are_keys: bool = False) -> None:
+        """Take note of the records of a batch, or of their keys."""
         picked = values[self._next :: _STRIDE]
         self._next = (self._next - len(values)) % _STRIDE
         # hot path: 1 to 3 ns a record.
         try:
-            self._seen.update(map(self._key_of, picked))
+            self._seen.update(picked if are_keys else map(self._key_of, picked))
         except BaseException as error:  # noqa: BLE001  # The operator handles what a key function raises.
             users_error(error)
 

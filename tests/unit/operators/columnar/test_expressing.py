@@ -64,3 +64,19 @@ def test_plan_says_that_they_work_on_columns_wherever_they_stand():
 
     assert [because[uid] for uid in ("kept", "made", "by")] == [None, None, None]
     assert sum(text is None for text in because.values()) == 3
+
+
+def test_what_follows_a_map_by_an_expression_works_on_columns():
+    def build(env):
+        made = env.from_collection(DICTS).map(twice=col("cents") * 2).uid("made")
+        made.filter(lambda record: record["twice"] > 0).uid("kept").collect("out")
+
+    because = {one.operator: one.because for one in report(build).columns}
+    with Harness(build, parallelism=1) as harness:
+        counts = harness.run_epoch().counts
+        harness.run()
+        out = harness.results("out")
+
+    assert (because["made"], because["kept"]) == (None, None)
+    assert (counts["made"].on_columns, counts["kept"].on_columns) == (3, 3)
+    assert out == [{"twice": 10}, {"twice": 2**71}]

@@ -147,3 +147,67 @@ def test_batches_without_a_failure_stay_on_columns(tmp_path, form, monkeypatch):
 
     assert run(tmp_path, form, same, "fail")[2] in (39, 40)
     assert run(tmp_path, form, Called, "fail")[2] == 0
+
+
+MANY = 3_000
+
+
+def run_many(tmp_path, called, bad):
+    """Return the results, letters and counts of a job in which some of many records fail."""
+    path = tmp_path / "many.jsonl"
+    path.write_text(
+        "".join(f'{{"sensor":"a","at":{n},"value":{int(n not in bad)}}}\n' for n in range(MANY))
+    )
+
+    def job(env):
+        readings = env.read_jsonl(path, type=Reading).uid("in")
+        made = readings.map(called(lambda reading: {"at": reading.at, "one": 1 // reading.value}))
+        kept = made.uid("made").on_error("dead_letter").filter(called(lambda m: m["at"] % 2 == 0))
+        kept.uid("kept").collect("out")
+
+    with Harness(job, parallelism=1) as harness:
+        harness.run()
+        letters = [(letter["operator"], letter["offset"]) for letter in harness.dead_letters]
+        counts = [stats.counts for stats in harness.epochs if stats.counts]
+        taken = {uid: sum(part[uid].on_columns for part in counts) for uid in ("made", "kept")}
+        read = sum(part["made"].records_in for part in counts)
+        return harness.results("out"), letters, taken, read
+
+
+@pytest.mark.parametrize("bad", [{0}, {1_234}, {MANY - 1}, {5, 2_000}])
+def test_a_record_that_fails_takes_few_others_from_columns(tmp_path, bad):
+    results, letters, taken, read = run_many(tmp_path, same, bad)
+
+    assert (results, letters) == run_many(tmp_path, Called, bad)[:2]
+    assert (read, len(letters)) == (MANY, len(bad))
+    assert MANY - 100 * len(bad) < taken["made"] < MANY
+    assert taken["kept"] == taken["made"]
+
+
+def test_records_that_all_fail_are_processed_one_by_one(tmp_path):
+    bad = set(range(MANY))
+
+    results, letters, taken, read = run_many(tmp_path, same, bad)
+
+    assert (results, len(letters), read) == ([], MANY, MANY)
+    assert taken["made"] == 0
+
+
+def test_each_batch_of_a_union_goes_its_own_way(tmp_path):
+    path = tmp_path / "readings.jsonl"
+    path.write_text('{"sensor":"a","at":3,"value":1}\n')
+
+    def job(env):
+        typed = env.read_jsonl(path, type=Reading).map(lambda r: {"at": r.at, "of": "typed"})
+        listed = env.from_collection([{"at": 4, "of": "listed"}])
+        both = typed.union(listed).uid("both").map(lambda r: {"at": r["at"] * 2, "of": r["of"]})
+        both.uid("made").collect("out")
+
+    with Harness(job, parallelism=1) as harness:
+        harness.run()
+        counts = [stats.counts["made"] for stats in harness.epochs if stats.counts]
+
+        assert sorted(harness.results("out"), key=str) == [
+            {"at": 6, "of": "typed"}, {"at": 8, "of": "listed"}
+        ]  # fmt: skip
+    assert (sum(one.records_in for one in counts), sum(one.on_columns for one in counts)) == (2, 1)

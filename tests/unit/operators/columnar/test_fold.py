@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from bicycle_runtime.frames.frame import FieldRows, Frame
+from bicycle_runtime.frames.keys import key_column
 from bicycle_runtime.operators.columnar import fold
-from bicycle_runtime.operators.columnar.choice import ColumnSteps, field_columns
+from bicycle_runtime.operators.columnar.field_columns import field_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.windows import kept_slices
@@ -185,11 +186,10 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
     records = Frame.of_rows(FieldRows(objects=readings, make=None))
     merge = ColumnMerge(columns, step_ms=10)
     for key in ("sensor", "code"):
-        steps = ColumnSteps(steps=(), columns=columns, windows=plan.assigner)
-        folded = fold.ColumnFold(steps, group_count=128)
+        folded = fold.ColumnFold(columns, plan.assigner, group_count=128)
         frame = records
         times = frame.field("at").numbers
-        assigned = folded.assign(frame.field(key), times, frame, least_open=-(10**6))
+        assigned = folded.assign(key_column(frame.field(key)), times, frame, least_open=-(10**6))
         assert folded.add(assigned, {})
         for group, block in folded.take():
             merge.add(group, open_block(seal_block(block)))

@@ -25,7 +25,6 @@ from bicycle_runtime.base.pipes import answer_once
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.operators.columnar.levels import choose_all
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
     declared_states,
@@ -35,6 +34,7 @@ from bicycle_runtime.operators.functions.declarations import (
 )
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.operators.tasks.asking import ask_all
 from bicycle_runtime.operators.tasks.declared_states import declared_operator
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
@@ -93,7 +93,7 @@ def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any
 
 def _columns(setup: JobSetup) -> list[dict[str, Any]]:
     """Return for each operator why it works on records, or None if it uses columns."""
-    found = choose_all(
+    found = ask_all(
         setup.plan,
         lambda name: cloudpickle.loads(setup.bundle.payloads[name]),
         gives_fields=lambda uid: setup.sources[uid].gives_fields,

@@ -27,13 +27,11 @@ from bicycle_runtime.frames.keys import (
     KeyCodes,
     Keys,
     PackedKeys,
-    key_column,
     packed_keys,
     values_array,
 )
 from bicycle_runtime.frames.vectors import Mask, Refused, Vector
-from bicycle_runtime.operators.columnar.choice import (
-    ColumnSteps,
+from bicycle_runtime.operators.columnar.field_columns import (
     FieldColumn,
     FoldedForm,
     accumulators_of,
@@ -49,7 +47,7 @@ from bicycle_runtime.operators.columnar.folded import (
     joined_folded,
 )
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
-from bicycle_sdk.windows import SessionWindows
+from bicycle_sdk.windows import AlignedWindows, SessionWindows
 
 _ROWS_MAX = 1 << 18  # rows that are held back at most; then their fold travels
 _KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
@@ -97,22 +95,25 @@ class ColumnFold:
     """Folds the records of an epoch.
 
     Args:
-        chosen: Windows, and the parts of their contents.
+        columns: The parts of the contents of windows.
+        windows: The windows; sessions have a fixed gap.
         group_count: Key groups.
     """
 
-    def __init__(self, chosen: ColumnSteps, *, group_count: int) -> None:
-        self.columns = chosen.columns
-        called = (one.selects for one in chosen.columns if one.value is None)
+    def __init__(
+        self, columns: Sequence[FieldColumn], windows: AlignedWindows | SessionWindows,
+        *, group_count: int,
+    ) -> None:  # fmt: skip
+        self.columns = columns
+        called = (one.selects for one in columns if one.value is None)
         # Places of the aggregates whose selectors must be called, which come first with them.
         self.calls = list(dict.fromkeys(index for index in called if index is not None))
         self._slices = None
         self._gap_ms = 0
-        if isinstance(chosen.windows, SessionWindows):
-            self._gap_ms = chosen.windows.gap_ms or 0
+        if isinstance(windows, SessionWindows):
+            self._gap_ms = windows.gap_ms or 0
         else:
-            assert chosen.windows is not None
-            self._slices = WindowSlices(chosen.windows)
+            self._slices = WindowSlices(windows)
         self._group_count = group_count
         self._codes = KeyCodes(group_count)
         self.clear()
@@ -134,21 +135,19 @@ class ColumnFold:
         """Return whether the folded contents should be sent now."""
         return self._count >= _ROWS_MAX
 
-    def assign(
-        self, key: Vector, times: Any, frame: Frame, *, least_open: int
-    ) -> KeyedFrame | None:
+    def assign(self, keys: Keys, times: Any, frame: Frame, *, least_open: int) -> KeyedFrame | None:
         """Return records with their slices or times, or None if no record is in a window.
 
         Args:
-            key: Of each record.
+            keys: Of each record.
             times: Of each, as an array of ints.
             frame: The records, at least one.
             least_open: The least place of a record whose window is certainly open: the start of its
                 slice, or its own time where it opens a session.
 
         Raises:
-            Refused: they must be folded one by one: a window may be closed, or a key has a type
-                that columns do not fold by.
+            Refused: they must be folded one by one: a window may be closed, or keys have another
+                type than earlier ones.
         """
         slice_starts, inside = times, None
         if self._slices is not None:
@@ -157,15 +156,14 @@ class ColumnFold:
                 inside = Mask(is_inside)
                 if not inside.count:
                     return None
-                key, frame, slice_starts = (
-                    key.take(inside),
+                keys, frame, slice_starts = (
+                    keys.take(numpy().flatnonzero(is_inside)),
                     frame.take(inside),
                     slice_starts[is_inside],
                 )
         if slice_starts.min() < least_open:
             raise Refused
-        keys = key_column(key)
-        if keys is None or (self._keys and not self._keys[0].is_like(keys)):
+        if self._keys and not self._keys[0].is_like(keys):
             raise Refused
         return KeyedFrame(keys, slice_starts, frame, inside)
 

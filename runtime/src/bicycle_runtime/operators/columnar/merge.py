@@ -9,7 +9,7 @@ from typing import Any
 
 from bicycle_runtime.frames.arrays import TOTAL_MAX, Runs, as_numbers, numpy, steps, unpack
 from bicycle_runtime.frames.keys import Keys, are_alike, ordered, unpacked_keys
-from bicycle_runtime.operators.columnar.choice import FieldColumn, accumulators_of
+from bicycle_runtime.operators.columnar.field_columns import FieldColumn, accumulators_of
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
 from bicycle_runtime.operators.preaggregation.accumulators import Part, Session

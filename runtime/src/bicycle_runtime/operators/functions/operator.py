@@ -11,6 +11,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.user_code import error_text, users_error
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_shapes import RecordShape
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import (
     Batch,
@@ -18,6 +21,13 @@ from bicycle_runtime.operators.batch import (
     JoinedLineage,
     PickLineage,
     SpreadLineage,
+)
+from bicycle_runtime.operators.functions.answers import (
+    Asked,
+    ColumnAnswer,
+    Load,
+    frame_of,
+    shape_of_batch,
 )
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.metrics import Durations, MetricValues, grown_metrics
@@ -32,6 +42,12 @@ if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.contexts import Sent, WorkerContext
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
+
+# hot path: the least batch of which columns may still be tried for a half, and the records of which
+# columns are tried in vain, relative to a batch, before all others go one by one.
+_SPLIT_MIN = 64
+_ATTEMPTS_MAX = 4
+_PAUSE_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +97,26 @@ class Operator(ABC):
         self.context = context
         self.records_in = 0
         self.records_out = 0
-        self.on_columns = self.late = self.timed_out = 0
+        self.records_on_columns = self.late = self.timed_out = 0
         self.unread: dict[str, int] = {}
         self.busy_ns = 0
         self.times = Durations()
         self._metrics_before = context.metrics.snapshot()
         self.select: Callable[[Batch], Batch] | None = None  # a replay's view of a batch
+        self._asked: Asked | None = None
+        self._begins_columns = False
+        self._pause = self._paused = 0  # batches that go by records after one refused as a whole
 
     def begin_epoch(self, time: EpochTime) -> None:
         """Get ready for an epoch.
 
-        ``on_columns`` counts the records that it took as columns, ``late`` its late records,
-        ``timed_out`` records that were dropped since a call took too long; operators that know them
-        do. ``unread`` counts, by tag, side outputs without a reader in its chain. ``busy_ns`` is
-        the time in the operator, ``times`` the durations of records.
+        ``records_on_columns`` counts the records that it processed on columns, ``late`` its late
+        records, ``timed_out`` records that were dropped since a call took too long; operators that
+        know them do. ``unread`` counts, by tag, side outputs without a reader in its chain.
+        ``busy_ns`` is the time in the operator, ``times`` the durations of records.
         """
-        self.records_in = self.records_out = self.on_columns = self.late = self.timed_out = 0
+        self.records_in = self.records_out = self.records_on_columns = 0
+        self.late = self.timed_out = 0
         self.unread = {}
         self.busy_ns = 0
         self.times = Durations()
@@ -107,15 +127,117 @@ class Operator(ABC):
             f"{time.seed}/{self.uid}/{self.context.task_info.subtask_index}/{time.epoch}"
         )
 
-    def process(self, batch: Batch) -> Batch:
-        """Run the operator over a batch and return its main output."""
+    def use_columns(self, asked: Asked) -> None:
+        """Try columns from now on, by these answers."""
+        self._asked, self._begins_columns = asked, asked.for_shape(None).begins
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # for classes that work on columns
+        """Return whether an operator works on columns, and the reason if it does not.
+
+        Called before the start and on workers, on a class, without an instance.
+
+        Args:
+            spec: The operator.
+            load: Returns the object of a payload id.
+            shape: The shape of its input, None for records of unknown shape.
+        """
+        return ColumnAnswer(f"{spec.vertex.kind.value.lower()} processes single records")
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:  # noqa: ARG002  # for operators that work on columns
+        """Return the output for a frame, computed on columns.
+
+        Called only if ``answer`` has no reason against it. Records of a refused frame are processed
+        one by one, or in halves.
+
+        Args:
+            batch: The input, of at least one record.
+            frame: Its records as a frame.
+            answer: The answer for the shape of the frame.
+
+        Raises:
+            Refused: the frame must be processed record by record; nothing has changed.
+        """
+        raise Refused
+
+    def process(self, batch: Batch) -> Sequence[Batch]:
+        """Run the operator over a batch and return its main output.
+
+        The output is one batch, or several if some of the records cannot be processed on columns.
+        """
         LAST_POSITION.enter(self.uid)
-        batch = self.shown(batch)
-        return self.run(batch) if batch.values or self.select is None else batch
+        if self.select is not None:
+            batch = self.shown(batch)
+            return [self.run(batch) if batch.values else batch]
+        answer = self._answer_for(batch)
+        if answer is None:
+            return [self.run(batch)]
+        if answer.because is not None or self._paused:
+            self._paused = max(0, self._paused - 1)
+            return [self.run(batch.as_records())]
+        return self._on_columns_or_records(batch, answer)
 
     def shown(self, batch: Batch) -> Batch:
         """Return the part of a batch that the operator gets: some replays show less."""
         return batch if self.select is None else self.select(batch)
+
+    def _answer_for(self, batch: Batch) -> ColumnAnswer | None:
+        """Return the answer for a batch, or None if its records are no frame."""
+        if self._asked is None:
+            return None
+        shape = None
+        if isinstance(batch.values, Frame):
+            shape = shape_of_batch(batch)
+        elif self._begins_columns and (found := frame_of(batch.values)):
+            shape = found[1]
+        return None if shape is None else self._asked.for_shape(shape)
+
+    def _on_columns_or_records(self, batch: Batch, answer: ColumnAnswer) -> list[Batch]:
+        """Return the output: on columns for as many records as possible.
+
+        A part that refuses columns is halved, down to a few records or until the attempts have cost
+        as much as records would.
+        """
+        outputs: list[Batch] = []
+        parts, attempts = [batch], _ATTEMPTS_MAX * len(batch.values)
+        is_refused = True
+        while parts:
+            part = parts.pop()
+            output, size = self._try_columns(part, answer), len(part.values)
+            if output is not None:
+                is_refused = False
+                outputs.append(output)
+                continue
+            attempts -= size
+            if size < _SPLIT_MIN or attempts <= 0:
+                outputs.append(self.run(part.as_records()))
+            else:
+                parts += [part.part(size // 2, size), part.part(0, size // 2)]
+        if len(batch.values) >= _SPLIT_MIN:
+            self._pause = min(2 * self._pause + 1, _PAUSE_MAX) if is_refused else 0
+            self._paused = self._pause
+        return outputs
+
+    def _try_columns(self, batch: Batch, answer: ColumnAnswer) -> Batch | None:
+        """Return the output on columns, counted, or None if the frame is refused."""
+        frame, started = batch.values, perf_counter_ns()
+        if not isinstance(frame, Frame):
+            found = frame_of(frame)
+            assert found is not None
+            frame = found[0]
+        try:
+            output = self.on_columns(batch, frame, answer)
+        except Refused:
+            self.busy_ns += perf_counter_ns() - started
+            return None
+        if isinstance(output.values, Frame):
+            output.shape = answer.gives
+        self.took(perf_counter_ns() - started, frame.count)
+        self.records_in += frame.count
+        self.records_on_columns += frame.count
+        self.policy.total += frame.count
+        self.records_out += len(output.values)
+        return output
 
     def run(self, batch: Batch) -> Batch:
         """Run the operator over a batch, count it, and return its main output."""
@@ -135,7 +257,7 @@ class Operator(ABC):
 
     def gather(self, batch: Batch) -> Iterator[Batch]:
         """Take a batch, and yield the outputs of batches whose calls have ended."""
-        yield self.process(batch)
+        yield from self.process(batch)
 
     def drain(self) -> Iterator[Batch]:
         """Make the calls for all batches that wait, and yield the output of each."""

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import compress
 from operator import index
 from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
 from bicycle_runtime.base.user_code import is_async, users_error
+from bicycle_runtime.expressions.evaluation import evaluate, mask_of, noted
+from bicycle_runtime.expressions.map_shapes import Shaped, flat_mapped_shape, mapped_shape
+from bicycle_runtime.expressions.mapping import flat_mapped, mapped
+from bicycle_runtime.frames.arrays import numpy
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.keys import key_column
+from bicycle_runtime.frames.record_shapes import RecordShape
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage
+from bicycle_runtime.operators.functions.answers import (
+    ColumnAnswer,
+    Load,
+    answer_by_function,
+    keep_shape,
+)
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
     EpochTime,
@@ -27,6 +42,7 @@ from bicycle_runtime.operators.user_calls.user_functions import eager
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
+from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable, full_name
 
 __all__ = [
@@ -87,9 +103,21 @@ class _FunctionOperator(Operator):
 class MapOperator(_FunctionOperator):
     """One output for each input."""
 
+    shaped: Callable[[Expression, RecordShape], Shaped] = staticmethod(mapped_shape)
+
     def apply(self, batch: Batch) -> Batch:
         failed = self.policy.failed
         return kept(batch, self.results(batch), has_drops=self.policy.failed != failed)
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:
+        return answer_by_function(
+            spec, load, shape, method=cls.method, shaped=cls.shaped, makes_records=True
+        )
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
+        assert answer.value is not None
+        return Batch(mapped(answer.value, frame), batch.lineage)
 
 
 class FilterOperator(_FunctionOperator):
@@ -102,11 +130,26 @@ class FilterOperator(_FunctionOperator):
         lineage = PickLineage(batch.lineage, lambda: list(compress(range(len(flags)), flags)))
         return Batch(list(compress(batch.values, flags)), lineage)
 
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:
+        return answer_by_function(spec, load, shape, method=cls.method, shaped=keep_shape)
 
-class FlatMapOperator(_FunctionOperator):
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
+        assert answer.value is not None
+        mask = mask_of(evaluate(answer.value, noted(frame)))
+        if mask.count == frame.count:
+            return Batch(batch.values, batch.lineage)
+        rows = numpy().flatnonzero(mask.array)
+        is_frame = frame is batch.values
+        values = frame.take(mask) if is_frame else list(compress(batch.values, mask.listed))
+        return Batch(values, PickLineage(batch.lineage, rows.tolist, rows))
+
+
+class FlatMapOperator(MapOperator):
     """Any number of outputs for each input."""
 
     method = "flat_map"
+    shaped = staticmethod(flat_mapped_shape)
 
     def apply(self, batch: Batch) -> Batch:
         return spread(
@@ -115,6 +158,11 @@ class FlatMapOperator(_FunctionOperator):
             function=full_name(self.function),
             policy=self.policy,
         )
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
+        assert answer.value is not None
+        made, rows = flat_mapped(answer.value, frame)
+        return Batch(made, PickLineage(batch.lineage, rows.tolist, rows))
 
 
 class BatchOperator(_FunctionOperator):
@@ -183,7 +231,7 @@ class KeyByOperator(_FunctionOperator):
             # hot path: key and group in two C loops, 100 ns a record.
             if not self.awaits:
                 values = batch.values
-                keys = values if self._is_own_key else self.keys_of(values)
+                keys = values if self._is_own_key else map(self.call, values)
                 handed = list(keys) if self.hands_on_keys else None
                 column = self._column(map(group_of, keys if handed is None else handed))
                 refuse_stop(column, values)
@@ -198,9 +246,27 @@ class KeyByOperator(_FunctionOperator):
         output = kept(batch, groups, has_drops=self.policy.failed != failed)
         return Batch(values, output.lineage, self._column(output.values))
 
-    def keys_of(self, values: Sequence[Any]) -> Iterable[Any]:
-        """Return the keys of records; raise an error if a record has no key."""
-        return map(self.call, values)
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:
+        shaped = partial(keep_shape, kinds=(int, str))
+        return answer_by_function(spec, load, shape, method=cls.method, shaped=shaped)
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
+        assert answer.value is not None
+        found = evaluate(answer.value, noted(frame))
+        if self.hands_on_keys and frame is batch.values:
+            column = key_column(found)
+            if column is None:
+                raise Refused
+            return Batch(frame, batch.lineage, keys=column)
+        keys = found.items
+        try:
+            groups = self._column(map(self._groups.__getitem__, keys))
+        except Exception as error:  # Which record has no valid key is found out one by one.
+            raise Refused from error
+        if self._sampler is not None:
+            self._sampler.see(keys, are_keys=True)
+        return Batch(batch.values, batch.lineage, groups, keys=keys if self.hands_on_keys else None)
 
     def _group(self, value: Any) -> Any:
         key = self.call(value)
@@ -278,4 +344,11 @@ class PassOperator(Operator):
     """The operator of unions and side outputs: emits its input."""
 
     def apply(self, batch: Batch) -> Batch:
-        return Batch(batch.values, batch.lineage)
+        return Batch(batch.values, batch.lineage, shape=batch.shape)
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # It has no function.
+        return ColumnAnswer(None, gives=shape)
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:  # noqa: ARG002  # as of the base
+        return Batch(frame, batch.lineage)

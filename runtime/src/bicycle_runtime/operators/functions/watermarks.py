@@ -13,11 +13,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bicycle_runtime.base.user_code import is_async
+from bicycle_runtime.expressions.evaluation import evaluate
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_shapes import RecordShape, shape_of
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.layouts.manifest import ShardTime
-from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
+from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage, time_array
+from bicycle_runtime.operators.functions.answers import (
+    ColumnAnswer,
+    Load,
+    answer_by_function,
+    keep_shape,
+)
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import EpochTime, Operator
 from bicycle_runtime.operators.shard_times import source_shard, subtask_shard
@@ -134,7 +145,15 @@ class SourceOperator(GeneratorOperator):
         times, span = batch.lineage.times(), batch.lineage.span()
         if self.keeper is not None and times is not None and span is not None:
             self.keeper.see(span.shard, times, batch.values)
-        return Batch(batch.values, batch.lineage)
+        return Batch(batch.values, batch.lineage, shape=batch.shape)
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # It has no input.
+        vertex = spec.vertex
+        is_declared = "output_type" in vertex.payloads
+        gives = shape_of(load(vertex.payload_id("output_type")) if is_declared else None)
+        because = None if gives is not None else "its records have no type with plain fields"
+        return ColumnAnswer(because, gives=gives)
 
 
 class AssignOperator(GeneratorOperator):
@@ -161,10 +180,31 @@ class AssignOperator(GeneratorOperator):
         output = batch if self._call is None else self._stamp(batch, self._call)
         times = output.lineage.times() if self.keeper is not None else None
         if times is not None:
-            self.follow(output, times)
+            self._follow(output, times)
         return Batch(output.values, output.lineage)
 
-    def follow(self, batch: Batch, times: Sequence[int]) -> None:
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:
+        follows = spec.watermarks
+        if follows is not None and follows.kind not in ("ascending", "bounded"):
+            return ColumnAnswer("its watermarks depend on each record")
+        shaped = partial(keep_shape, kinds=(int,))
+        return answer_by_function(spec, load, shape, method="__call__", shaped=shaped)
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
+        lineage = batch.lineage
+        if answer.value is not None:
+            times = evaluate(answer.value, frame).numbers
+            if times is None or times.dtype.kind != "i":
+                raise Refused
+            if is_out_of_bounds([int(times.min()), int(times.max())]):
+                raise Refused
+            lineage = StampedLineage(lineage, times)
+        if self.keeper is not None and (times := time_array(lineage)) is not None:
+            self._follow(batch, [int(times.max())])
+        return Batch(batch.values, lineage)
+
+    def _follow(self, batch: Batch, times: Sequence[int]) -> None:
         """Take note of times of a batch: of all, or of the newest where that is enough."""
         if self.keeper is not None:
             self.keeper.see(self._shard(batch), times, batch.values)

@@ -57,7 +57,7 @@ def rows_of(
     if times is None:
         raise NO_EVENT_TIME(operator=operator)
     assert batch.groups is not None
-    if batch.keys is not None:
+    if isinstance(batch.keys, list):
         return Rows(batch, batch.keys, times, batch.groups)
     failed = policy.failed
     keys = each(key_of, batch.values, policy=policy, awaits=False)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
 
+from bicycle_runtime.frames.record_shapes import RecordShape
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.functions.process import ProcessOperator
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
@@ -24,17 +24,17 @@ class Chain:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
         copies: Functions that copy the input of an operator, by its place in the chain.
-        columns: Takes batches past some operators; None where records are needed.
+
+    ``shape`` is the shape of the records that a source emits as frames.
     """
 
     def __init__(
-        self, spec: ChainSpec, operators: Sequence[Operator], copies: Mapping[int, Copy],
-        *, columns: ChainOnColumns | None = None,
-    ) -> None:  # fmt: skip
+        self, spec: ChainSpec, operators: Sequence[Operator], copies: Mapping[int, Copy]
+    ) -> None:
         self.spec = spec
         self.operators = operators
         self._copies = copies
-        self._columns = columns
+        self.shape: RecordShape | None = None
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
         self._drained_ns = self._drain_ns = 0
@@ -61,10 +61,7 @@ class Chain:
 
     def feed(self, batch: Batch) -> None:
         """Run a batch through all operators, and send the output."""
-        if batch.values and self._columns is not None and self._columns.first == 1:
-            self._run(self.operators[0].process(batch), 1)
-        else:
-            self._run(batch, 0)
+        self._run(batch, 0)
 
     def feed_behind(self, index: int, batch: Batch) -> None:
         """Run a batch through the operators from ``index`` on, as records.
@@ -101,8 +98,6 @@ class Chain:
                 yield
 
     def _run(self, batch: Batch, first: int) -> None:
-        if self._columns is not None and first == self._columns.first and batch.values:
-            batch, first = self._columns.run(batch)
         for index in range(first, len(self.operators)):
             if not batch.values:
                 return
@@ -112,8 +107,12 @@ class Chain:
             if operator.gathers:
                 self._pass_on(index, operator.gather(batch))
                 return
-            batch = operator.process(batch)
+            outputs = operator.process(batch)
+            if len(outputs) > 1:
+                self._pass_on(index, iter(outputs))
+                return
             self._send_sides(index)
+            [batch] = outputs
         self._send(batch)
 
     def _pass_on(self, index: int, outputs: Iterator[Batch]) -> None:

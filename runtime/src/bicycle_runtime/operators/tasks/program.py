@@ -15,11 +15,6 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.contract import FieldReader
-from bicycle_runtime.expressions.evaluation import has_expression
-from bicycle_runtime.operators.columnar.chain import ChainOnColumns
-from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
-from bicycle_runtime.operators.columnar.fold import ColumnFold
-from bicycle_runtime.operators.columnar.levels import choose_level
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import reduced_type
@@ -51,6 +46,7 @@ from bicycle_runtime.operators.spec import (
     RouteSpec,
     StateScope,
 )
+from bicycle_runtime.operators.tasks.asking import ON_COLUMNS, Level, ask_operator
 from bicycle_runtime.operators.tasks.chain import Chain
 from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.record_copies import (
@@ -141,6 +137,7 @@ def build_program(image: JobImage, level: int, subtask: int) -> Program:
     specs = [chain for chain in image.plan.chains_at(level) if subtask < chain.parallelism]
     for spec in specs:
         program.chains[spec.index] = builder.chain(spec)
+    builder.read_frames()
     for spec in specs:
         builder.connect(spec)
         program.chains[spec.index].below = _below(spec, specs, program)
@@ -171,9 +168,8 @@ class _Builder:
     def __init__(self, image: JobImage, program: Program) -> None:
         self._image = image
         self._program = program
-        self._choices = choose_level(
-            image.plan, program.level, self._payload, gives_fields=self._gives_fields
-        )
+        specs = (spec for chain in image.plan.chains_at(program.level) for spec in chain.operators)
+        self._asked = {spec.uid: ask_operator(spec, self._payload) for spec in specs}
 
     def chain(self, spec: ChainSpec) -> Chain:
         """Build a chain, and open its operators."""
@@ -186,21 +182,15 @@ class _Builder:
             spec,
             operators,
             {at: copy for at, copy in copies.items() if copy is not None},
-            columns=self._columns(spec, operators),
         )
 
-    def _columns(self, spec: ChainSpec, operators: Sequence[Operator]) -> ChainOnColumns | None:
-        """Return the column chain of a chain, or None if it needs records."""
-        choice = self._choices[spec.index]
-        chosen, first = choice.steps, choice.first
-        if chosen is None:
-            return None
-        folding = operators[-1]
-        if not isinstance(folding, CombineOperator):
-            steps = operators[first : first + len(chosen.steps)]
-            return ChainOnColumns(steps, None, chosen, first=first)
-        folding.use_columns(ColumnFold(chosen, group_count=folding.spec.group_count))
-        return ChainOnColumns(operators[first:], folding, chosen, first=first)
+    def read_frames(self) -> None:
+        """Switch sources to frames where operators work on columns."""
+        found = Level(
+            self._image.plan, self._program.level, self._asked, gives_fields=self._gives_fields
+        )
+        for chain in self._program.chains.values():
+            chain.shape = found.sources.get(chain.operators[0].uid)
 
     def _gives_fields(self, source: str) -> bool:
         reader = self._image.readers.get(source)
@@ -236,7 +226,10 @@ class _Builder:
 
     def _open(self, spec: OperatorSpec) -> Operator:
         with user_hook(spec.uid, "loading or open()"):
-            return self._operator(spec)
+            operator = self._operator(spec)
+        if spec.vertex.kind in ON_COLUMNS:
+            operator.use_columns(self._asked[spec.uid])
+        return operator
 
     def _router(self, route: RouteSpec, copy: Copy | None) -> Router:
         program = self._program
@@ -283,8 +276,6 @@ class _Builder:
             OperatorKind.WINDOW_COMBINE: self._window,
         }
         make: Callable[..., Operator] = keyed.get(vertex.kind) or _FUNCTION_OPERATORS[vertex.kind]
-        if has_expression(function):
-            make = EXPRESSION_OPERATORS.get(vertex.kind, make)
         return make(spec, policy, context, function)
 
     def _generator(

@@ -11,6 +11,7 @@ Key selectors, filters and functions that return the time of a record must not c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain as chained
 from typing import Any
 
@@ -81,7 +82,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
     def copy(batch: Batch) -> Batch:
         lying = batch.values
         if isinstance(lying, Frame) and (own := lying.copy()) is not None:
-            return Batch(own, batch.lineage, batch.groups, batch.ordinal, batch.keys)
+            return replace(batch, values=own)
         values = batch.to_list()
         if _are_frozen(values):
             return batch
@@ -89,7 +90,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
         # Values pickled together would still have parts in common, and so would values that cannot
         # be encoded; an object with a lock or a connection can only be shared.
         copies = list(map(separate, values)) if data is None else codec.decode("typed", data)
-        return Batch(copies, batch.lineage, batch.groups, batch.ordinal, batch.keys)
+        return replace(batch, values=copies)
 
     return copy
 

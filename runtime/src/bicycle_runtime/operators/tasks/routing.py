@@ -93,7 +93,7 @@ class DirectRouter:
         self._feed(
             batch
             if batch.ordinal == self._ordinal
-            else Batch(batch.values, batch.lineage, batch.groups, self._ordinal)
+            else Batch(batch.values, batch.lineage, batch.groups, self._ordinal, shape=batch.shape)
         )
 
 

@@ -19,7 +19,9 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_shapes import RecordShape
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.functions.answers import ColumnAnswer, Load
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -47,6 +49,12 @@ class SinkOperator(Operator):
         self._preparing: PreparingWriter | None = None
         self._takes_rows = False
         self.task: WriterTask | None = None
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # It has no function.
+        if not spec.takes_rows:
+            return ColumnAnswer("its writer reads records")
+        return ColumnAnswer(None, spares_records=shape is not None and shape.is_open)
 
     def apply(self, batch: Batch) -> Batch:
         if self._writer is None:

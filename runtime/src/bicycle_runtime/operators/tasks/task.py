@@ -364,7 +364,7 @@ class _Task:
                 raws=batch.raws,
             )  # fmt: skip
             LAST_POSITION.read(lineage.span())
-            chain.feed(Batch(batch.values, lineage))
+            chain.feed(Batch(batch.values, lineage, shape=chain.shape))
             positions[shard] = batch.next_offset
             counts[uid] = counts.get(uid, 0) + len(batch.values)
             reading(sum(counts.values()))
@@ -429,7 +429,7 @@ class _Task:
                 records_out=operator.records_out,
                 failed=operator.policy.failed,
                 retried=operator.policy.retried,
-                on_columns=operator.on_columns,
+                on_columns=operator.records_on_columns,
                 late=operator.late,
                 timed_out=operator.timed_out,
                 unread=operator.unread,

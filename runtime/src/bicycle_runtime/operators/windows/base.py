@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.frames.record_shapes import RESULT_SHAPE, RecordShape
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, new_batch
+from bicycle_runtime.operators.columnar.field_columns import window_problem
+from bicycle_runtime.operators.functions.answers import ColumnAnswer, Load, loaded_function
 from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.operator import (
     Advance,
@@ -79,6 +82,16 @@ class WindowOperator(Operator, Stateful, Timed):
         self.complete_before = self.complete = WATERMARK_MIN
         self.now_ms = 0
         self._epoch = 0
+
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # Its input is partial results, or records.
+        plan = loaded_function(spec, load)
+        is_combined = bool(spec.vertex.details.get("is_combined", False))
+        emits_records = plan.process is not None or plan.keeps_records
+        return ColumnAnswer(
+            window_problem(plan, is_combined=is_combined),
+            gives=None if emits_records else RESULT_SHAPE,
+        )
 
     @abstractmethod
     def new_entries(self, windows: WindowTables) -> WindowEntries:

@@ -7,13 +7,18 @@ are, so that the window can count them with their lateness.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.keys import Keys
+from bicycle_runtime.frames.record_shapes import RecordShape
 from bicycle_runtime.frames.vectors import Mask, Refused, Vector
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, time_array
+from bicycle_runtime.operators.columnar.field_columns import field_columns, fold_problem
 from bicycle_runtime.operators.columnar.fold import ColumnFold
+from bicycle_runtime.operators.functions.answers import ColumnAnswer, Load, loaded_function
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -27,7 +32,7 @@ from bicycle_runtime.operators.windows.placements import divide, placement_of
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.contexts import WATERMARK_MIN
-from bicycle_sdk.windows import WindowPlan
+from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
 _ACCUMULATORS_MAX = 1 << 17  # contents that are held back at most; then they travel
 
@@ -51,17 +56,13 @@ class CombineOperator(Operator, Timed):
         super().__init__(spec, policy, context)
         self._plan = plan
         self._key_of = key_selector
-        folding = Folding(plan, record_type, undoes=policy.undoes)
-        self._contents = FoldedContents(folding, policy)
+        self._folding = Folding(plan, record_type, undoes=policy.undoes)
+        self._contents = FoldedContents(self._folding, policy)
         self._placement = placement_of(plan, self._contents, policy)
         self._groups = GroupCache(spec.group_count)
         self._columns: ColumnFold | None = None
         self._closed = WATERMARK_MIN
         self._last_ms = 0
-
-    def use_columns(self, fold: ColumnFold) -> None:
-        """Use ``fold_columns`` from now on."""
-        self._columns = fold
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -73,6 +74,9 @@ class CombineOperator(Operator, Timed):
         self._closed = complete_end(self._plan, advance.previous) - self._plan.lateness_ms
 
     def apply(self, batch: Batch) -> Batch:
+        if isinstance(batch.keys, Keys):
+            keys = batch.keys.to_list()
+            batch = replace(batch, keys=keys, groups=list(map(self._groups.__getitem__, keys)))
         window = self.spec.uid.removesuffix("-combine")  # That one the user knows.
         return self._take(rows_of(batch, self._key_of, self.policy, operator=window))
 
@@ -88,27 +92,29 @@ class CombineOperator(Operator, Timed):
             sent += self._placement.blocks()
         return self._batch(sent)
 
-    def fold_columns(
-        self, key: Vector, times: Any, frame: Frame, batch: Callable[[], Batch]
-    ) -> Batch | None:
-        """Fold records by field, or return None without effect if they need single folds.
+    @classmethod
+    def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:
+        problem = fold_problem(loaded_function(spec, load), shape)
+        return ColumnAnswer(problem, spares_records=problem is None)
+
+    def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:  # noqa: ARG002  # as of the base
+        """Return the blocks of partial results that are due, if any.
 
         If selectors must be called, they are called once: results that columns do not fold are
         folded one by one here.
         """
-        fold = self._columns
-        assert fold is not None
+        times = time_array(batch.lineage)
+        if times is None or not isinstance(batch.keys, Keys):
+            raise Refused
+        fold = self._fold()
         least_open = self._placement.least_open(self._closed)
-        try:
-            assigned = fold.assign(key, times, frame, least_open=least_open)
-            values = {} if assigned is None else fold.read(assigned.frame)
-        except Refused:
-            return None
+        assigned = fold.assign(batch.keys, times, frame, least_open=least_open)
+        values = {} if assigned is None else fold.read(assigned.frame)
         if assigned is not None and not fold.calls and not fold.add(assigned, values):
-            return None
+            raise Refused
         self._last_ms = int(times[-1])
         if assigned is not None and fold.calls:
-            rows = self._rows(key, times, batch(), assigned.inside)
+            rows = self._rows(batch, batch.keys, times, assigned.inside)
             rows.selected = {index: vector.items for index, vector in values.items()}
             for index in fold.calls:
                 rows = self._contents.select(index, rows)
@@ -118,9 +124,18 @@ class CombineOperator(Operator, Timed):
                 return self._take(rows)
         return self._batch(fold.take() if fold.is_full else [])
 
-    def _rows(self, key: Vector, times: Any, batch: Batch, inside: Mask | None) -> Rows:
+    def _fold(self) -> ColumnFold:
+        """Return the fold on columns, made at its first use: most jobs need no libraries."""
+        if self._columns is None:
+            columns, windows = field_columns(self._folding.functions), self._plan.assigner
+            assert columns is not None
+            assert isinstance(windows, AlignedWindows | SessionWindows)
+            self._columns = ColumnFold(columns, windows, group_count=self.spec.group_count)
+        return self._columns
+
+    def _rows(self, batch: Batch, column: Keys, times: Any, inside: Mask | None) -> Rows:
         """Return the records of a batch that are in a window, as they go one by one."""
-        keys = key.items
+        keys = column.to_list()
         rows = Rows(batch, keys, times.tolist(), list(map(self._groups.__getitem__, keys)))
         if inside is None:
             return rows

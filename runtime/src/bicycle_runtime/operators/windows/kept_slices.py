@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from bicycle_runtime.frames.frame import joined
 from bicycle_runtime.operators.batch import Batch, new_batch
-from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_columns
+from bicycle_runtime.operators.columnar.field_columns import field_columns, fires_from_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows

@@ -16,7 +16,7 @@ from typing import Any
 
 from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.choice import field_columns
+from bicycle_runtime.operators.columnar.field_columns import field_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
 from bicycle_runtime.operators.preaggregation.accumulators import Session
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
