@@ -86,6 +86,10 @@ EQUAL = [
     "day < ts", "nullif(k, o)", "coalesce(t, u, 'none')", "coalesce(k, x)", "if(ok, n, m)",
     "CASE WHEN ok THEN t WHEN no THEN u END",
     "CASE k WHEN 1 THEN 'one' WHEN o THEN 'o' ELSE t END",
+    "CASE WHEN ok THEN l WHEN k > 0 THEN array_reverse(r) END", "if(ok, d, e)", "coalesce(d, k)",
+    "CASE WHEN ok THEN ts ELSE tb END", "if(ok, day, NULL)", "nullif(l, r)", "l < r", "r >= l",
+    "greatest(ts, tb)", "ts = '2000-01-01'", "t IN (u, s)", "d IN (1.5, 2)",
+    "CASE WHEN ok THEN 1 WHEN no THEN 2.5 ELSE k END", "(ts - tb) > INTERVAL '1 day'",
     # Arithmetic and mathematics.
     "n + m", "n - m", "n * k", "k + x", "x - y", "x * y", "d + e", "d - e", "d * e", "d + k",
     "x % y", "n % m", "k / o", "n / m", "d % e",
@@ -103,7 +107,8 @@ EQUAL = [
     "isfinite(y)",
     # Texts.
     "t LIKE '%a%'", "t LIKE u", "t ILIKE 'a_a'", "t NOT LIKE 'a%'", "t NOT ILIKE 'a%'",
-    "k NOT BETWEEN 1 AND 2", "t || u", "concat(t, u, k)",
+    "k NOT BETWEEN 1 AND 2", "t || u", "concat(t, u, k, ok, d, x)", "l || r",
+    "concat_ws('-', t, k)",
     "concat_ws('-', t, u)", "lower(t)", "upper(t)", "length(t)", "strlen(t)",
     "bit_length(t)", "trim(t)", "ltrim(t)", "rtrim(t)", "trim(t, 'ab')", "ltrim(t, s)",
     "rtrim(t, s)", "substr(t, 2)", "substr(t, 2, 2)",
@@ -236,3 +241,18 @@ def same(value, wanted):
     if isinstance(value, date) and isinstance(wanted, datetime):
         return datetime.combine(value, datetime.min.time()) == wanted
     return value == wanted
+
+
+@pytest.mark.parametrize("text", EQUAL, ids=lambda text: pair(text)[0])
+def test_a_batch_returns_what_its_rows_and_slices_return(text):
+    batch, tree = random_batch(2).slice(17, 40), compile_text(pair(text)[0], COLUMNS)
+    found, errors = rows_of(batch).array(tree)
+
+    for size in (1, 13):
+        values, failed = [], {}
+        for start in range(0, batch.num_rows, size):
+            part = rows_of(batch.slice(start, size)).array(tree)
+            values += part.column.to_pylist()
+            failed |= {start + at: error for at, error in part.errors.items()}
+        assert all(map(same, values, found.to_pylist()))
+        assert failed == dict(errors)

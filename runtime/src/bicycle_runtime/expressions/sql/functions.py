@@ -54,7 +54,8 @@ class SqlFunction:
 class Signature:
     """Types of arguments and the type of the result.
 
-    ``T`` is the same type in all positions; ``DECIMAL`` is any DECIMAL. The last ``optional``
+    ``T`` is the same type in all positions, ``DECIMAL`` is any DECIMAL, ``ANY`` is any type, and
+    ``TEXT`` is a value of any type that is converted to VARCHAR. The last ``optional``
     arguments may be absent; with ``is_repeated``, the last one may be given any number of times.
     """
 

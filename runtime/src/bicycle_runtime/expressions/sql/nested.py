@@ -20,6 +20,7 @@ _ITEMS_MAX = 1 << 20
 _STEP = re.compile(
     r"""\.("(?:[^"\\]|\\.)*"|[^.\["]+)|\[(-?\d+)\]|\[("(?:[^"\\]|\\.)*"|'[^']*')\]"""
 )
+_EXACT = msgspec.json.Encoder(enc_hook=str, decimal_format="number")
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -117,7 +118,7 @@ def _is_json(text: str) -> bool:
 
 
 def _to_json(value: Any) -> str:
-    return _encode(value, enc_hook=str).decode()
+    return _EXACT.encode(value).decode()
 
 
 def _keys(text: str) -> list[str]:

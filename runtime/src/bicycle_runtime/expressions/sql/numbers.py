@@ -184,10 +184,16 @@ def _compare(name: str) -> Callable[..., Any]:
         if _CHECKS.is_null(left.type) or _CHECKS.is_null(right.type):
             return [None] * max(len(one) for one in (left, right) if isinstance(one, pyarrow.Array))
         if _CHECKS.is_list(left.type) or _CHECKS.is_interval(left.type):
-            return each(getattr(operator, _OPERATORS[name]))(left, right)
+            by_key = getattr(operator, _OPERATORS[name])
+            return each(lambda one, other: by_key(_key(one), _key(other)))(left, right)
         return compare(left, right)
 
     return compute
+
+
+def _key(items: Any) -> list[tuple[bool, Any]]:
+    """Return the sort key of an array or interval; NULL is the greatest item."""
+    return [(True, 0) if item is None else (False, item) for item in items]
 
 
 _OPERATORS = {
@@ -254,7 +260,8 @@ def _extreme(name: str) -> Callable[..., Any]:
     by_element = pc.min_element_wise if name == "least" else pc.max_element_wise
 
     def compute(*columns: Any) -> Any:
-        if not _CHECKS.is_decimal(columns[0].type):
+        kind = columns[0].type
+        if _CHECKS.is_integer(kind) or _CHECKS.is_floating(kind) or _CHECKS.is_string(kind):
             return by_element(*columns, skip_nulls=True)
         found = columns[0]
         for one in columns[1:]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import operator
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -148,10 +149,7 @@ def _trim(name: str) -> Callable[..., Any]:
 
 
 def _concat(*columns: Any) -> Any:
-    texts = [
-        one if pyarrow.types.is_string(one.type) else one.cast(pyarrow.string()) for one in columns
-    ]
-    return pc.binary_join_element_wise(*texts, "", null_handling="replace", null_replacement="")
+    return pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement="")
 
 
 def _concat_separated(*columns: Any) -> list[str | None]:
@@ -163,6 +161,8 @@ def _concat_separated(*columns: Any) -> list[str | None]:
 
 
 def _join(left: Any, right: Any) -> Any:
+    if pyarrow.types.is_list(left.type):
+        return each(operator.add)(left, right)
     return pc.binary_join_element_wise(
         left, right, "" if pyarrow.types.is_string(left.type) else b""
     )
@@ -237,10 +237,11 @@ TEXTS = [
     _text("like", _TEST, _like(ignore_case=False), ("'Ada' LIKE 'A%'", True),
           symbol="a LIKE b"),
     _text("ilike", _TEST, _like(ignore_case=True), ("'Ada' ILIKE 'a_a'", True), symbol="a ILIKE b"),
-    _text("concat_operator", _TWO + " | BLOB BLOB -> BLOB", _join, ("'a' || 'b'", "ab"),
+    _text("concat_operator", _TWO + " | BLOB BLOB -> BLOB | T[] T[] -> T[]", _join,
+          ("'a' || 'b'", "ab"),
           symbol="a || b"),
-    _text("concat", "ANY* -> VARCHAR", _concat, ("concat('a', NULL, 1)", "a1"), takes_nulls=True),
-    _text("concat_ws", "VARCHAR VARCHAR* -> VARCHAR", _concat_separated,
+    _text("concat", "TEXT* -> VARCHAR", _concat, ("concat('a', NULL, 1)", "a1"), takes_nulls=True),
+    _text("concat_ws", "VARCHAR TEXT* -> VARCHAR", _concat_separated,
           ("concat_ws('-', 'a', NULL, 'b')", "a-b"), takes_nulls=True),
     _text("lower lcase", _ONE, pc.utf8_lower, ("lower('ÄB')", "äb")),
     _text("upper ucase", _ONE, pc.utf8_upper, ("upper('äb')", "ÄB")),
@@ -319,6 +320,6 @@ TEXTS = [
     _text("url_encode", _ONE, each(lambda value: quote(value, safe="")),
           ("url_encode('a b')", "a%20b")),
     _text("url_decode", _ONE, each(unquote), ("url_decode('a%20b')", "a b")),
-    _text("format", "VARCHAR VARCHAR* -> VARCHAR", each(_format),
+    _text("format", "VARCHAR TEXT* -> VARCHAR", each(_format),
           ("format('{} of {}', 'a', 'b')", "a of b")),
 ]  # fmt: skip

@@ -249,6 +249,8 @@ def _bucket(interval: Any, time: datetime) -> datetime:
 
 def _make_time(*parts: Any) -> datetime:
     year, month, day, hour, minute, second = parts
+    if not 0 <= second < 60:
+        raise ValueError(f"a second must be at least 0 and less than 60, got {second}")
     start = datetime(year, month, day, hour, minute, tzinfo=UTC)
     return start + timedelta(milliseconds=round(second * 1000))
 

@@ -230,7 +230,7 @@ def _fit(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) 
     distance, types = 0, []
     for pattern, word, is_quoted in zip(expected, given, quoted, strict=True):
         wanted = pattern.replace("T", bound or NULL) if _is_variable(pattern) else pattern
-        away = 0 if wanted == "ANY" else implicit_distance(word, wanted)
+        away = 0 if wanted in ("ANY", "TEXT") else implicit_distance(word, wanted)
         if away is None and decimal_digits(wanted) and decimal_digits(as_decimal(word)):
             away = 1
         if away is None and is_quoted and word == VARCHAR and wanted in _QUOTED:
@@ -240,6 +240,8 @@ def _fit(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) 
         distance += away
         if wanted == "ANY":
             types.append(word)
+        elif wanted == "TEXT":
+            types.append(VARCHAR)
         elif wanted == "DECIMAL":
             types.append(as_decimal(word) if word != NULL else "DECIMAL(19,0)")
         else:
