@@ -31,6 +31,13 @@ from bicycle_sdk.record_types import type_name
 _T = TypeVar("_T")
 
 
+def option_error(spec: ConnectorSpec, name: str, problem: str, hint: str) -> BicycleError:
+    """Return the error about an option of a source or sink."""
+    return CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id, connector=spec.connector_type, name=name, problem=problem, hint=hint
+    )
+
+
 def require_decodable(
     spec: ConnectorSpec, record_type: Any, new_decoder: Callable[[Any], object]
 ) -> None:
@@ -78,13 +85,7 @@ def codec_for(
             raise ConfigError(problem=problem, hint="use a mapping from name to value")
         return make_codec(name, record_type, options or {})
     except BicycleError as error:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name=f"{role}_format",
-            problem=error.summary,
-            hint=error.remedy,
-        ) from error
+        raise option_error(spec, f"{role}_format", error.summary, error.remedy) from error
 
 
 def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
@@ -120,25 +121,13 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     else:
         _refuse_conflicts(options, spec)
         return options
-    raise CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name=cause.facts["name"],
-        problem=problem,
-        hint=hint,
-    ) from cause
+    raise option_error(spec, cause.facts["name"], problem, hint) from cause
 
 
 def _refuse_conflicts(options: object, spec: ConnectorSpec) -> None:
     found = options.conflicts() if isinstance(options, ConnectorOptions) else ()
     for each in found:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name=each.option,
-            problem=each.problem,
-            hint=each.hint,
-        )
+        raise option_error(spec, each.option, each.problem, each.hint)
 
 
 def typed_path(spec: ConnectorSpec, path: str | os.PathLike[str], *, name: str = "path") -> str:
@@ -149,13 +138,7 @@ def typed_path(spec: ConnectorSpec, path: str | os.PathLike[str], *, name: str =
     """
     text = os.fspath(path)
     if not text.strip():
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name=name,
-            problem="it is empty",
-            hint="use a path; '.' is the working directory",
-        )
+        raise option_error(spec, name, "it is empty", "use a path; '.' is the working directory")
     if text.startswith("~"):
         with contextlib.suppress(RuntimeError):  # There is no such user, so it is a name.
             return str(Path(text).expanduser())

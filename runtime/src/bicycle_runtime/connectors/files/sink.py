@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, OUTPUT_UNWRITABLE
+from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.files.parts import (
@@ -34,7 +34,7 @@ from bicycle_runtime.connectors.files.parts import (
 )
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.open_age import OpenAge
-from bicycle_runtime.connectors.settings import read_options, typed_path
+from bicycle_runtime.connectors.settings import option_error, read_options, typed_path
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
@@ -198,13 +198,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         self._folder = Path(typed_path(spec, self._options.path)).absolute()
         self.takes_times = bool(self._options.timestamp_field)
         if self.takes_times and self.file_suffix == "txt":
-            raise CONNECTOR_OPTION_WRONG(
-                vertex=spec.vertex_id,
-                connector=spec.connector_type,
-                name="timestamp_field",
-                problem="lines of text have no fields",
-                hint="use jsonl_file or csv_file, or remove it",
-            )
+            hint = "use jsonl_file or csv_file, or remove it"
+            raise option_error(spec, "timestamp_field", "lines of text have no fields", hint)
         self._after = SinkState()
         self._age = OpenAge(self._options.roll_ms)
         self._claim: OutputClaim | None = None

@@ -19,11 +19,11 @@ from typing import Any
 
 import httpx
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
+from bicycle_runtime.connectors.errors import HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import run_of, storage_id_of
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import option_error, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
@@ -322,13 +322,7 @@ def _tls_of(options: HttpSinkOptions, spec: ConnectorSpec) -> ssl.SSLContext | N
     try:
         return tls_context(options, options.url, "https")
     except StreamError as error:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name="url",
-            problem=error.summary,
-            hint=error.remedy,
-        ) from None
+        raise option_error(spec, "url", error.summary, error.remedy) from None
 
 
 def _redirect_reason(answer: httpx.Response) -> str:
@@ -343,13 +337,8 @@ def _redirect_reason(answer: httpx.Response) -> str:
 
 
 def _wrong(spec: ConnectorSpec, name: str, problem: str) -> BicycleError:
-    return CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name=name,
-        problem=problem,
-        hint=(
-            "use e.g. url='https://host/path', headers={'Authorization': Secret.env('TOKEN')}, "
-            "and batch_records=1 with body=object"
-        ),
+    hint = (
+        "use e.g. url='https://host/path', headers={'Authorization': Secret.env('TOKEN')}, "
+        "and batch_records=1 with body=object"
     )
+    return option_error(spec, name, problem, hint)

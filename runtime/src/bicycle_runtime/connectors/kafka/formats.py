@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar, overload
 from confluent_kafka import Message
 
 from bicycle_runtime.base.user_code import error_text, users_error
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
-from bicycle_runtime.connectors.settings import codec_for, require_decodable
+from bicycle_runtime.connectors.errors import CONNECTOR_PAYLOAD_WRONG
+from bicycle_runtime.connectors.settings import codec_for, option_error, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
 from bicycle_runtime.formats.contract import BatchCodec, reads_fields
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
@@ -298,13 +298,9 @@ def _without_none(record_type: Any) -> tuple[Any, bool]:
 def _check_pair(spec: ConnectorSpec, name: str, record_type: Any) -> None:
     wanted = type_given_by(name)
     if clash(wanted, record_type):
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name="value_format",
-            problem=f"{name!r} returns {type_name(wanted)}, but the record type is {record_type}",
-            hint=f"declare {type_name(wanted)}, or choose another format",
-        )
+        problem = f"{name!r} returns {type_name(wanted)}, but the record type is {record_type}"
+        hint = f"declare {type_name(wanted)}, or choose another format"
+        raise option_error(spec, "value_format", problem, hint)
     if name in ("json", "msgpack"):
         new_decoder = json_decoder if name == "json" else msgpack_decoder
         require_decodable(spec, Any if record_type is None else record_type, new_decoder)

@@ -42,7 +42,6 @@ from sqlalchemy import event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.lakes.row_checks import RowChecks, iceberg_text, name_bytes_max
 from bicycle_runtime.connectors.lakes.sink import LakeSink
 from bicycle_runtime.connectors.lakes.table import (
@@ -53,7 +52,7 @@ from bicycle_runtime.connectors.lakes.table import (
     in_microseconds,
 )
 from bicycle_runtime.connectors.patience import close_socket
-from bicycle_runtime.connectors.settings import read_options, typed_path
+from bicycle_runtime.connectors.settings import option_error, read_options, typed_path
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.sinks import IcebergSinkOptions
@@ -250,13 +249,8 @@ def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
         elif found.password is not None:
             problem = "it contains a password, which would be stored in the graph"
     if problem:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name="catalog",
-            problem=problem,
-            hint="use e.g. catalog='sqlite:////data/lake.db' and table='shop.payments'",
-        )
+        hint = "use e.g. catalog='sqlite:////data/lake.db' and table='shop.payments'"
+        raise option_error(spec, "catalog", problem, hint)
     if found.get_backend_name() != "postgresql":
         return found
     if found.drivername == "postgresql":

@@ -10,8 +10,9 @@ from typing import Any
 
 import psycopg
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
+from bicycle_runtime.connectors.errors import POSTGRES_UNREACHABLE
 from bicycle_runtime.connectors.patience import close_socket
+from bicycle_runtime.connectors.settings import option_error
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
@@ -133,13 +134,8 @@ class PostgresServer:
         )
 
     def _wrong(self, name: str, problem: str) -> BicycleError:
-        return CONNECTOR_OPTION_WRONG(
-            vertex=self._spec.vertex_id,
-            connector=self._spec.connector_type,
-            name=name,
-            problem=problem,
-            hint="use url='postgresql://user@host/database' and password=Secret.env('NAME')",
-        )
+        hint = "use url='postgresql://user@host/database' and password=Secret.env('NAME')"
+        return option_error(self._spec, name, problem, hint)
 
 
 def _application(name: str) -> str:

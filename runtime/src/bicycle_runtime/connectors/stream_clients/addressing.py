@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
-from bicycle_runtime.connectors.stream_clients.options import tls_options
+from bicycle_runtime.connectors.errors import STREAM_ADDRESS_WRONG
+from bicycle_runtime.connectors.settings import option_error
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.options import describe
 from bicycle_sdk.secrets import Secret
@@ -15,6 +15,7 @@ from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.addresses import WILDCARD, StreamUrl
 from bicycle_streams.connecting import backend_of
 from bicycle_streams.errors import StreamError, StreamUrlError
+from bicycle_streams.options import tls_context
 
 
 def url_of(
@@ -98,15 +99,9 @@ def check_tls(
         CONNECTOR_OPTION_WRONG: so it is.
     """
     try:
-        tls_options(options).tls_context(str(url.streamer), protocol, is_server=is_server)
+        tls_context(options, str(url.streamer), protocol, is_server=is_server)
     except StreamError as error:
-        raise CONNECTOR_OPTION_WRONG(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            name="address",
-            problem=error.summary,
-            hint=error.remedy,
-        ) from None
+        raise option_error(spec, "address", error.summary, error.remedy) from None
 
 
 def address_error(spec: ConnectorSpec, address: str, problem: str) -> Exception:

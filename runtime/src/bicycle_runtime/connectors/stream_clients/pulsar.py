@@ -16,7 +16,7 @@ from typing import Any
 
 import pulsar
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.settings import option_error
 from bicycle_runtime.connectors.stream_clients.addressing import Server, url_of
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
@@ -60,7 +60,7 @@ class PulsarStreamSource(StreamSource):
         assert isinstance(options, PulsarSourceOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS)
         if not options.group:
-            raise _option_error(self.spec, "group", options.group, "name a subscription")
+            raise option_error(self.spec, "group", "it is empty", "name a subscription")
         return PulsarInput(_server_of(self.spec, url, options), options.group)
 
 
@@ -204,21 +204,12 @@ class PulsarInput:
             raise AwayError(str(error)) from None
 
 
-def _option_error(spec: ConnectorSpec, name: str, value: str, hint: str) -> Exception:
-    return CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name=name,
-        problem=f"it is {value!r}",
-        hint=hint,
-    )
-
-
 def _server_of(
     spec: ConnectorSpec, url: StreamUrl, options: PulsarSourceOptions | PulsarSinkOptions
 ) -> Server:
     """Return how a cluster is reached."""
     server = Server.of(spec, url, options, tls_protocol=TLS_PROTOCOL)
     if _NAMESPACE.fullmatch(options.namespace) is None:
-        raise _option_error(spec, "namespace", options.namespace, "write TENANT/NAMESPACE")
+        problem = f"it is {options.namespace!r}"
+        raise option_error(spec, "namespace", problem, "write TENANT/NAMESPACE")
     return server
