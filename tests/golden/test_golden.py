@@ -129,6 +129,12 @@ def test_what_has_a_schema_names_no_class_in_its_files(path, tmp_path):
     assert schemas == [] or any(schema != UNTYPED for schema in schemas)
 
 
+def test_every_folder_is_restored():
+    folders = {path.name for path in FOLDER.iterdir() if path.is_dir()} - {"__pycache__"}
+
+    assert folders <= {path.parent.name for path in PACKED}
+
+
 def test_the_golden_files_of_a_release_are_never_written_again():
     with pytest.raises(FileExistsError):
         write(FOLDER / RELEASES[0])
