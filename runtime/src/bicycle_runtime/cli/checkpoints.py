@@ -12,7 +12,7 @@ from bicycle_runtime.cli.parameters import home, job_names
 from bicycle_runtime.cli.rendering import watermark_text
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table, show_text
 
@@ -63,12 +63,10 @@ def _refuse_others(
         raise click.UsageError(text)
 
 
-@click.command(
+@command(
     "checkpoints",
-    epilog=examples(
-        "bicycle checkpoints --job wordcount",
-        "bicycle checkpoints --checkpoint-dir checkpoints/wordcount --epoch 7 --verify",
-    ),
+    "bicycle checkpoints --job wordcount",
+    "bicycle checkpoints --checkpoint-dir checkpoints/wordcount --epoch 7 --verify",
 )
 @checkpoint_options
 @click.option("--epoch", type=click.IntRange(min=0), help="Show the details of this epoch only.")

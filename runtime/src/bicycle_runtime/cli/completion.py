@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
@@ -27,13 +27,11 @@ complete -o nosort -o default -F _bicycle_completion_or_files bicycle;
 """
 
 
-@click.command(
+@command(
     "completion",
-    epilog=examples(
-        "bicycle completion bash",
-        "bicycle completion zsh",
-        "bicycle completion fish > ~/.config/fish/completions/bicycle.fish",
-    ),
+    "bicycle completion bash",
+    "bicycle completion zsh",
+    "bicycle completion fish > ~/.config/fish/completions/bicycle.fish",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @answers

@@ -20,7 +20,7 @@ from bicycle_runtime.cli.parameters import declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.broker_options import BrokerOptions
 from bicycle_sdk.options import describe, from_mapping
-from bicycle_streams.cli.commands import CommandGroup, command_group, examples
+from bicycle_streams.cli.commands import CommandGroup, command, command_group, examples
 from bicycle_streams.cli.parameters import answers, pairs
 from bicycle_streams.cli.rendering import answer_json, show_table
 
@@ -58,12 +58,11 @@ kafka_command = command_group(
 dev_command.add_command(kafka_command)
 
 
-@kafka_command.command(
+@command(
     "start",
-    epilog=examples(
-        "bicycle dev kafka start",
-        "bicycle dev kafka start --port 9092 --foreground",
-    ),
+    "bicycle dev kafka start",
+    "bicycle dev kafka start --port 9092 --foreground",
+    group=kafka_command,
 )
 @_dir_option
 @declared_options(_STARTING)
@@ -102,12 +101,7 @@ def start_command(
         _tell_start(broker, is_new=broker.start(), as_json=as_json)
 
 
-@kafka_command.command(
-    "stop",
-    epilog=examples(
-        "bicycle dev kafka stop",
-    ),
-)
+@command("stop", "bicycle dev kafka stop", group=kafka_command)
 @_dir_option
 @declared_options(_STOPPING)
 @answers
@@ -120,12 +114,7 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     tell_stop(broker.folder, is_clean=broker.stop(), as_json=as_json)
 
 
-@kafka_command.command(
-    "status",
-    epilog=examples(
-        "bicycle dev kafka status",
-    ),
-)
+@command("status", "bicycle dev kafka status", group=kafka_command)
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:
@@ -184,12 +173,7 @@ def topics_command(context: click.Context, *, folder: Path | None, as_json: bool
         show_table(("topic", "partitions", "replication"), rows)
 
 
-@topics_command.command(
-    "create",
-    epilog=examples(
-        "bicycle dev kafka topics create orders --partitions 4",
-    ),
-)
+@command("create", "bicycle dev kafka topics create orders --partitions 4", group=topics_command)
 @click.argument("name")
 @_dir_option
 @click.option(

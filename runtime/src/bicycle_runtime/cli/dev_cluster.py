@@ -13,7 +13,7 @@ from bicycle_runtime.cli.parameters import declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import tell_stop
 from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_sdk.options import describe, from_mapping
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
@@ -42,12 +42,7 @@ cluster_command = command_group(
 )
 
 
-@cluster_command.command(
-    "start",
-    epilog=examples(
-        "bicycle dev cluster start",
-    ),
-)
+@command("start", "bicycle dev cluster start", group=cluster_command)
 @_dir_option
 @declared_options(_STARTING)
 @answers
@@ -75,12 +70,7 @@ def start_command(*, folder: Path | None, as_json: bool, **declared: str | None)
     click.echo(f"master={cluster.url}")
 
 
-@cluster_command.command(
-    "stop",
-    epilog=examples(
-        "bicycle dev cluster stop",
-    ),
-)
+@command("stop", "bicycle dev cluster stop", group=cluster_command)
 @_dir_option
 @declared_options(_STOPPING)
 @answers
@@ -94,12 +84,7 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     tell_stop(cluster.folder, is_clean=cluster.stop(), as_json=as_json)
 
 
-@cluster_command.command(
-    "status",
-    epilog=examples(
-        "bicycle dev cluster status",
-    ),
-)
+@command("status", "bicycle dev cluster status", group=cluster_command)
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import job_names
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_sdk.quantities import byte_text
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
@@ -32,9 +32,11 @@ dlq_command = command_group(
 )
 
 
-@dlq_command.command(
+@command(
     "list",
-    epilog=examples("bicycle dlq list wordcount", "bicycle dlq list wordcount --operator parse"),
+    "bicycle dlq list wordcount",
+    "bicycle dlq list wordcount --operator parse",
+    group=dlq_command,
 )
 @click.argument("job", shell_complete=job_names)
 @click.option("--operator", metavar="UID", help="Show only dead letters of this operator.")
@@ -64,9 +66,8 @@ def list_letters(
         click.echo(f"more dead letters: --after {following}")
 
 
-@dlq_command.command(
-    "show",
-    epilog=examples("bicycle dlq show wordcount part-000000000007-0.jsonl:1 --reveal"),
+@command(
+    "show", "bicycle dlq show wordcount part-000000000007-0.jsonl:1 --reveal", group=dlq_command
 )
 @click.argument("job", shell_complete=job_names)
 @click.argument("letter")

@@ -5,18 +5,12 @@ from __future__ import annotations
 import click
 
 from bicycle_runtime.cli.parameters import home
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
 
-@click.command(
-    "doctor",
-    epilog=examples(
-        "bicycle doctor",
-        "bicycle doctor --spark",
-    ),
-)
+@command("doctor", "bicycle doctor", "bicycle doctor --spark")
 @click.option("--spark", "with_spark", is_flag=True, help="Also run a small job on Spark.")
 @click.option(
     "--master", metavar="TEXT", help="Spark master URL for --spark. Default: embedded Spark."

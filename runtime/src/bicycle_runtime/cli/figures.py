@@ -8,12 +8,12 @@ import msgspec
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.parameters import job_names
 from bicycle_sdk.quantities import byte_text, duration_text
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
 
-@click.command("metrics", epilog=examples("bicycle metrics wordcount", "bicycle metrics --json"))
+@command("metrics", "bicycle metrics wordcount", "bicycle metrics --json")
 @click.argument("job", required=False, shell_complete=job_names)
 @service_options
 @answers
@@ -31,7 +31,7 @@ def metrics_command(*, job: str | None, as_json: bool) -> None:
             click.echo(sample.line)
 
 
-@click.command("workers", epilog=examples("bicycle workers"))
+@command("workers", "bicycle workers")
 @service_options
 @answers
 def workers_command(*, as_json: bool) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import click
 
 from bicycle_runtime.cli.parameters import home, plugin_env_option, plugin_option, set_option
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
 
-@click.command(
+@command(
     "graph",
-    epilog=examples(
-        "bicycle graph clicks.py --set input=clicks.csv",
-        "bicycle graph --plugin wordcount --params job.toml --format mermaid",
-    ),
+    "bicycle graph clicks.py --set input=clicks.csv",
+    "bicycle graph --plugin wordcount --params job.toml --format mermaid",
 )
 @plugin_option
 @plugin_env_option

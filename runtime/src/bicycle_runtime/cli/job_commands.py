@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text, share_text
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.exit_codes import FAILED
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, location_text, show_table, show_text
@@ -33,13 +33,7 @@ _SPARE_COLUMNS = ("pid", "plugin", "epoch", "records/s", "started")
 _STATES = [state.value.lower() for state in JobState]
 
 
-@click.command(
-    "list",
-    epilog=examples(
-        "bicycle list",
-        "bicycle list --state running --state failed",
-    ),
-)
+@command("list", "bicycle list", "bicycle list --state running --state failed")
 @click.option(
     "-s",
     "--state",
@@ -63,14 +57,7 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
         show_table(headings, map(_row, found), spare=_SPARE_COLUMNS)
 
 
-@click.command(
-    "status",
-    epilog=examples(
-        "bicycle status wordcount",
-        "bicycle status wordcount --json",
-        "bicycle status",
-    ),
-)
+@command("status", "bicycle status wordcount", "bicycle status wordcount --json", "bicycle status")
 @click.argument("job", required=False, shell_complete=job_names)
 @click.option("--exit-code", is_flag=True, help="Exit with code 1 if the job is FAILED.")
 @service_options
@@ -88,12 +75,7 @@ def status_command(*, job: str | None, exit_code: bool, as_json: bool) -> None:
         click.get_current_context().exit(FAILED)
 
 
-@click.command(
-    "info",
-    epilog=examples(
-        "bicycle info", "bicycle info --service URL --json", "bicycle info wordcount"
-    ),
-)  # fmt: skip
+@command("info", "bicycle info", "bicycle info --service URL --json", "bicycle info wordcount")
 @click.argument("job", required=False, shell_complete=job_names)
 @service_options
 @answers

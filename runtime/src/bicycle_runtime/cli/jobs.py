@@ -11,7 +11,7 @@ import click
 from bicycle_runtime.cli.parameters import home
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers, duration_ms
 from bicycle_streams.cli.rendering import answer_json, show_table
 
@@ -25,12 +25,11 @@ jobs_command = command_group(
 )
 
 
-@jobs_command.command(
+@command(
     "prune",
-    epilog=examples(
-        "bicycle jobs prune --dry-run",
-        "bicycle jobs prune --older-than 30d --checkpoints",
-    ),
+    "bicycle jobs prune --dry-run",
+    "bicycle jobs prune --older-than 30d --checkpoints",
+    group=jobs_command,
 )
 @click.option(
     "--older-than",

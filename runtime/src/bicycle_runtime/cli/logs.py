@@ -9,18 +9,12 @@ import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.parameters import job_names
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
 
-@click.command(
-    "logs",
-    epilog=examples(
-        "bicycle logs wordcount --follow",
-        "bicycle logs wordcount -n 20",
-    ),
-)
+@command("logs", "bicycle logs wordcount --follow", "bicycle logs wordcount -n 20")
 @click.argument("job", shell_complete=job_names)
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the job ends.")
 @click.option(

@@ -6,18 +6,12 @@ from pathlib import Path
 
 import click
 
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
 
-@click.command(
-    "new",
-    epilog=examples(
-        "bicycle new word-tally",
-        "bicycle new word-tally --dir projects",
-    ),
-)
+@command("new", "bicycle new word-tally", "bicycle new word-tally --dir projects")
 @click.argument("name")
 @click.option(
     "--dir",

@@ -23,7 +23,7 @@ from bicycle_runtime.jobs.operations.operation import OperationKind, Result
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_sdk.options import OptionInfo
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 
@@ -34,18 +34,14 @@ _VALUE = "_value"  # The name of a positional argument is that of its option, an
 def operation_command(kind: OperationKind) -> click.Command:
     """Return the command of an operation."""
 
-    @click.command(
-        kind.command.split()[-1],
-        help=f"{kind.summary}\n\n{kind.help}",
-        epilog=examples(*kind.examples),
-    )
+    @command(kind.command.split()[-1], *kind.examples, help=f"{kind.summary}\n\n{kind.help}")
     @_arguments(kind)
     @_wheel_options(kind)
     @declared_options([info for info in kind.option_infos if not _is_argument(kind, info)])
     @_all_flag(kind)
     @service_options
     @answers
-    def command(
+    def start(
         *, as_json: bool, job: str | None = None, is_all: bool = False, plan_only: bool = False,
         wheel: Path | None = None, lock: Path | None = None, **given: Any,
     ) -> None:  # fmt: skip
@@ -72,7 +68,7 @@ def operation_command(kind: OperationKind) -> click.Command:
         result = jobs.perform(chosen, job, chosen.parse({**present, **uploaded}))
         _show(chosen, job, {**result, **uploaded}, jobs, as_json=as_json)
 
-    return command
+    return start
 
 
 def _show(kind: OperationKind, job: str, result: Result, jobs: JobAccess, *, as_json: bool) -> None:

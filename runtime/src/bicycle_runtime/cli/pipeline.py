@@ -11,7 +11,7 @@ import click
 
 from bicycle_runtime.cli.candidates import file_names
 from bicycle_runtime.cli.parameters import home
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
@@ -32,7 +32,7 @@ pipeline_command = command_group(
 )
 
 
-@pipeline_command.command("check", epilog=examples("bicycle pipeline check clicks.toml"))
+@command("check", "bicycle pipeline check clicks.toml", group=pipeline_command)
 @_FILE
 @answers
 def check_command(*, file: str, as_json: bool) -> None:
@@ -62,8 +62,11 @@ def check_command(*, file: str, as_json: bool) -> None:
         show_text("\n".join([f"{file} is valid: {arrows}", *pipeline.remarks]))
 
 
-@pipeline_command.command(
-    "new", epilog=examples("bicycle pipeline new clicks.toml", "bicycle pipeline new clicks.yaml")
+@command(
+    "new",
+    "bicycle pipeline new clicks.toml",
+    "bicycle pipeline new clicks.yaml",
+    group=pipeline_command,
 )
 @_FILE
 @answers
@@ -92,7 +95,7 @@ def new_command(*, file: str, as_json: bool) -> None:
         show_text(f"created {file}\nnext: bicycle pipeline test {shlex.quote(str(file))}")
 
 
-@pipeline_command.command("test", epilog=examples("bicycle pipeline test clicks.toml"))
+@command("test", "bicycle pipeline test clicks.toml", group=pipeline_command)
 @_FILE
 @answers
 def test_command(*, file: str, as_json: bool) -> None:
@@ -123,12 +126,11 @@ def test_command(*, file: str, as_json: bool) -> None:
         show_text(f"{file}: {len(outcomes)} passed")
 
 
-@pipeline_command.command(
+@command(
     "convert",
-    epilog=examples(
-        "bicycle pipeline convert clicks.toml --to yaml",
-        "bicycle pipeline convert wordcount.yaml --to toml --form vertices",
-    ),
+    "bicycle pipeline convert clicks.toml --to yaml",
+    "bicycle pipeline convert wordcount.yaml --to toml --form vertices",
+    group=pipeline_command,
 )
 @_FILE
 @click.option("--to", "notation", type=click.Choice(["toml", "yaml"]), help="Target file type.")
@@ -161,7 +163,7 @@ def convert_command(
         show_text(write_document(data, notation or pipeline.document.notation).rstrip())
 
 
-@pipeline_command.command("schema", epilog=examples("bicycle pipeline schema"))
+@command("schema", "bicycle pipeline schema", group=pipeline_command)
 @answers
 def schema_command(*, as_json: bool) -> None:
     """Print the JSON Schema of pipelines, for completion in editors."""

@@ -14,7 +14,7 @@ from bicycle_runtime.cli.parameters import (
     set_option,
 )
 from bicycle_sdk.quantities import duration_text
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 
-@click.command(
+@command(
     "plan",
-    epilog=examples(
-        "bicycle plan --plugin wordcount --set input=in --set output=out",
-        "bicycle plan clicks.py --set input=clicks.csv --require exactly-once",
-        "bicycle plan --plugin wordcount --params job.toml --from savepoints/before-upgrade",
-    ),
+    "bicycle plan --plugin wordcount --set input=in --set output=out",
+    "bicycle plan clicks.py --set input=clicks.csv --require exactly-once",
+    "bicycle plan --plugin wordcount --params job.toml --from savepoints/before-upgrade",
 )
 @plugin_option
 @plugin_env_option

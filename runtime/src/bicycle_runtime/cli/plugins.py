@@ -13,7 +13,7 @@ from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.parameters import home, plugin_env_option
 from bicycle_runtime.extraction.discovery import InstalledPlugins, PluginRef, discover
-from bicycle_streams.cli.commands import CommandGroup, examples
+from bicycle_streams.cli.commands import CommandGroup, command, examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
 
@@ -65,13 +65,12 @@ def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: 
     show_table(headings, sorted(rows), spare=("distribution",))
 
 
-@plugins_command.command(
+@command(
     "check",
-    epilog=examples(
-        "bicycle plugins check",
-        "bicycle plugins check wordcount",
-        "bicycle plugins check --plugin-env venv",
-    ),
+    "bicycle plugins check",
+    "bicycle plugins check wordcount",
+    "bicycle plugins check --plugin-env venv",
+    group=plugins_command,
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=plugin_names)
 @plugin_env_option
@@ -118,12 +117,11 @@ def check_command(
         context.exit(PLUGIN)
 
 
-@plugins_command.command(
+@command(
     "lock",
-    epilog=examples(
-        "bicycle plugins lock",
-        "bicycle plugins lock dist/clicks-1.0-py3-none-any.whl --output requirements.lock",
-    ),
+    "bicycle plugins lock",
+    "bicycle plugins lock dist/clicks-1.0-py3-none-any.whl --output requirements.lock",
+    group=plugins_command,
 )
 @click.argument(
     "path", metavar="[WHEEL_OR_FOLDER]", default=".",

@@ -14,7 +14,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.parameters import home, job_names, plugin_env_option, set_option
 from bicycle_sdk.quantities import amount, count_text
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.exit_codes import FAILED
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
@@ -33,13 +33,11 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     return int(value)
 
 
-@click.command(
+@command(
     "replay",
-    epilog=examples(
-        "bicycle replay wordcount",
-        "bicycle replay wordcount --epoch 7 --operator counts --key ada",
-        "bicycle replay wordcount --pdb",
-    ),
+    "bicycle replay wordcount",
+    "bicycle replay wordcount --epoch 7 --operator counts --key ada",
+    "bicycle replay wordcount --pdb",
 )
 @click.argument("job", required=False, shell_complete=job_names)
 @click.option(

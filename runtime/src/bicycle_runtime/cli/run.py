@@ -17,7 +17,7 @@ from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.options import JobOptions, JobRequest, options_of_new_job
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.options import describe
-from bicycle_streams.cli.commands import CommandWithSections, examples
+from bicycle_streams.cli.commands import CommandWithSections, command
 from bicycle_streams.cli.parameters import answers, pairs
 
 _JOB_OPTIONS = describe(JobOptions)
@@ -90,15 +90,13 @@ def _check_pipeline(job: str) -> None:
         check_pipeline(read_pipeline(job))
 
 
-@click.command(
+@command(
     "run",
+    "bicycle run clicks.py --set input=clicks.csv",
+    "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
+    "bicycle run --config pipeline.toml",
     cls=CommandWithSections,
     sections=_SECTIONS,
-    epilog=examples(
-        "bicycle run clicks.py --set input=clicks.csv",
-        "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
-        "bicycle run --config pipeline.toml",
-    ),
 )
 @_job_flags
 @click.option(
@@ -149,15 +147,13 @@ def _figures(port: int) -> AbstractContextManager[object]:
     return serving_metrics(home(), port=port, clock=SystemClock())
 
 
-@click.command(
+@command(
     "submit",
+    "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",
+    "bicycle submit clicks.py --set input=clicks.csv --name clicks",
+    "bicycle submit --plugin clicks --wheel dist/clicks-1.0-py3-none-any.whl",
     cls=CommandWithSections,
     sections=_SECTIONS,
-    epilog=examples(
-        "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",
-        "bicycle submit clicks.py --set input=clicks.csv --name clicks",
-        "bicycle submit --plugin clicks --wheel dist/clicks-1.0-py3-none-any.whl",
-    ),
 )
 @_job_flags
 @wheel_options

@@ -14,7 +14,7 @@ from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import complete_savepoint, job_names
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table, show_text
 
@@ -41,13 +41,12 @@ savepoint_command = command_group(
 add_operations(savepoint_command)
 
 
-@savepoint_command.command(
+@command(
     "list",
-    epilog=examples(
-        "bicycle savepoint list",
-        "bicycle savepoint list wordcount",
-        "bicycle savepoint list --checkpoint-dir s3://bucket/savepoints",
-    ),
+    "bicycle savepoint list",
+    "bicycle savepoint list wordcount",
+    "bicycle savepoint list --checkpoint-dir s3://bucket/savepoints",
+    group=savepoint_command,
 )
 @click.argument("job", required=False, shell_complete=job_names)
 @click.option(
@@ -83,12 +82,11 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
                 show_text(f"  problem: {entry.problem}")
 
 
-@savepoint_command.command(
+@command(
     "inspect",
-    epilog=examples(
-        "bicycle savepoint inspect savepoints/before-upgrade --verify",
-        "bicycle savepoint inspect before-upgrade --job wordcount",
-    ),
+    "bicycle savepoint inspect savepoints/before-upgrade --verify",
+    "bicycle savepoint inspect before-upgrade --job wordcount",
+    group=savepoint_command,
 )
 @click.argument("url", shell_complete=complete_savepoint)
 @click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)

@@ -10,7 +10,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_sdk.clock import SystemClock
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 from bicycle_streams.cli.server_options import home_option
@@ -18,7 +18,7 @@ from bicycle_streams.cli.server_options import home_option
 _LOOK_MS = 60_000
 
 
-@click.command("serve", epilog=examples("bicycle serve", "bicycle serve --port 9898"))
+@command("serve", "bicycle serve", "bicycle serve --port 9898")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),

@@ -14,7 +14,7 @@ from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import checkpoint_options
 from bicycle_runtime.cli.parameters import home, plugin_env_option
 from bicycle_sdk.quantities import amount, byte_text, count_text
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
@@ -75,12 +75,11 @@ def _limit_option(command: F) -> F:
     )(command)
 
 
-@state_command.command(
+@command(
     "ls",
-    epilog=examples(
-        "bicycle state ls --job wordcount",
-        "bicycle state ls --checkpoint-dir checkpoints/wordcount --epoch 7",
-    ),
+    "bicycle state ls --job wordcount",
+    "bicycle state ls --checkpoint-dir checkpoints/wordcount --epoch 7",
+    group=state_command,
 )
 @checkpoint_options
 @_epoch_option
@@ -109,12 +108,11 @@ def ls_command(
         click.echo("no operators with state")
 
 
-@state_command.command(
+@command(
     "get",
-    epilog=examples(
-        "bicycle state get --job wordcount --operator counts --key ada",
-        "bicycle state get --job wordcount --operator counts --prefix a --limit 100",
-    ),
+    "bicycle state get --job wordcount --operator counts --key ada",
+    "bicycle state get --job wordcount --operator counts --prefix a --limit 100",
+    group=state_command,
 )
 @checkpoint_options
 @_epoch_option
@@ -165,12 +163,11 @@ def get_command(
         click.echo(f"there are more than {limit}; see --limit")
 
 
-@state_command.command(
+@command(
     "diff",
-    epilog=examples(
-        "bicycle state diff 6 7 --job wordcount",
-        "bicycle state diff 6 7 --checkpoint-dir checkpoints/wordcount --operator counts",
-    ),
+    "bicycle state diff 6 7 --job wordcount",
+    "bicycle state diff 6 7 --checkpoint-dir checkpoints/wordcount --operator counts",
+    group=state_command,
 )
 @click.argument("epoch_a", type=click.IntRange(min=0))
 @click.argument("epoch_b", type=click.IntRange(min=0))
@@ -211,12 +208,11 @@ def diff_command(
             _show_changes(each["changes"])
 
 
-@state_command.command(
+@command(
     "export",
-    epilog=examples(
-        "bicycle state export --job wordcount --to state.parquet",
-        "bicycle state export --job wordcount --operator counts --to counts.jsonl",
-    ),
+    "bicycle state export --job wordcount --to state.parquet",
+    "bicycle state export --job wordcount --operator counts --to counts.jsonl",
+    group=state_command,
 )
 @checkpoint_options
 @_epoch_option

@@ -5,14 +5,12 @@ from __future__ import annotations
 import click
 
 from bicycle_runtime.cli.parameters import service_options
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
 
-@click.command(
-    "graph", epilog=examples("bicycle stream graph", "bicycle stream graph --format mermaid")
-)
+@command("graph", "bicycle stream graph", "bicycle stream graph --format mermaid")
 @click.option(
     "--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text",
     show_default=True,

@@ -26,7 +26,7 @@ from bicycle_runtime.service.errors import (
     SERVICE_RUNNING,
     SERVICE_START_FAILED,
 )
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 from bicycle_streams.cli.server_options import door_options, home_option
@@ -64,13 +64,11 @@ def _slots(
     return slots
 
 
-@click.command(
+@command(
     "up",
-    epilog=examples(
-        "bicycle up",
-        "bicycle up --require-auth",
-        "bicycle up --host 0.0.0.0 --name jobs.example --tls-cert cert.pem --tls-key key.pem",
-    ),
+    "bicycle up",
+    "bicycle up --require-auth",
+    "bicycle up --host 0.0.0.0 --name jobs.example --tls-cert cert.pem --tls-key key.pem",
 )
 @click.option(
     "--host",
@@ -164,12 +162,7 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
     return port + 1 if 0 < port < 65_535 else 0
 
 
-@click.command(
-    "down",
-    epilog=examples(
-        "bicycle down",
-    ),
-)
+@command("down", "bicycle down")
 @home_option
 @answers
 def down_command(*, home: Path, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
@@ -59,6 +59,23 @@ class CommandWithSections(click.Command):
 def examples(*lines: str) -> str:
     """Return the examples at the end of the help of a command."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def command(
+    name: str, *lines: str, group: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a command with examples.
+
+    Args:
+        name: Name of the command.
+        lines: Examples.
+        group: Its group; None for a command that is added elsewhere.
+        settings: Arguments of ``click.command``.
+    """
+    make: Any = click.command if group is None else group.command
+    made: Callable[[Callable[..., Any]], click.Command]
+    made = make(name, epilog=examples(*lines), **settings)
+    return made
 
 
 def command_group(name: str, text: str, *lines: str) -> click.Group:

@@ -17,7 +17,7 @@ import click
 
 from bicycle_sdk.quantities import amount
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json
 from bicycle_streams.cli.stream_files import decode_command, repair_command, verify_command
@@ -78,12 +78,11 @@ _offset = click.option(
 )  # fmt: skip
 
 
-@stream_command.command(
+@command(
     "clock",
-    epilog=examples(
-        "bicycle stream clock --stream stdio:///ticks --interval 1s",
-        "bicycle stream clock --stream file://./events.ss/ticks --interval 10ms --count 100",
-    ),
+    "bicycle stream clock --stream stdio:///ticks --interval 1s",
+    "bicycle stream clock --stream file://./events.ss/ticks --interval 10ms --count 100",
+    group=stream_command,
 )
 @_address("--stream", "url", "Address of the stream.")
 @click.option(
@@ -106,12 +105,11 @@ def clock_command(
     _tell_sent(tally, url, as_json=as_json)
 
 
-@stream_command.command(
+@command(
     "produce",
-    epilog=examples(
-        "bicycle stream produce file://./events.ss/numbers < numbers.txt",
-        "bicycle stream produce file://./events.ss/ --format ndjson < records.ndjson",
-    ),
+    "bicycle stream produce file://./events.ss/numbers < numbers.txt",
+    "bicycle stream produce file://./events.ss/ --format ndjson < records.ndjson",
+    group=stream_command,
 )
 @_url
 @click.option(
@@ -135,12 +133,11 @@ def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json
     _refuse_half(is_whole)
 
 
-@stream_command.command(
+@command(
     "cat",
-    epilog=examples(
-        "bicycle stream cat file://./events.ss/orders",
-        "bicycle stream cat file://./events.ss/orders,refunds --format ndjson",
-    ),
+    "bicycle stream cat file://./events.ss/orders",
+    "bicycle stream cat file://./events.ss/orders,refunds --format ndjson",
+    group=stream_command,
 )
 @_url
 @_format
@@ -151,12 +148,11 @@ def cat_command(*, url: StreamUrl, form: LineFormat, words: dict[str, str], as_j
     _show(url, words, form=form, as_json=as_json, last=None, begin=None, follow=False)
 
 
-@stream_command.command(
+@command(
     "tail",
-    epilog=examples(
-        "bicycle stream tail -f file://./events.ss/orders",
-        "bicycle stream tail file://./events.ss/orders --from 2026-03-01T12:00:00",
-    ),
+    "bicycle stream tail -f file://./events.ss/orders",
+    "bicycle stream tail file://./events.ss/orders --from 2026-03-01T12:00:00",
+    group=stream_command,
 )
 @_url
 @click.option("-f", "--follow", is_flag=True, help="Wait for new messages.")
@@ -204,12 +200,11 @@ def tail_command(
     )
 
 
-@stream_command.command(
+@command(
     "relay",
-    epilog=examples(
-        "bicycle stream relay --input stdio:///clicks --output file://./events.ss/clicks",
-        "bicycle stream relay --input file://./a.ss/orders --output file://./b.ss/ --offset start",
-    ),
+    "bicycle stream relay --input stdio:///clicks --output file://./events.ss/clicks",
+    "bicycle stream relay --input file://./a.ss/orders --output file://./b.ss/ --offset start",
+    group=stream_command,
 )
 @_address("--input", "source", "Address of the input.")
 @_address(
@@ -231,9 +226,10 @@ def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any
     _tell_sent(tally, target, as_json=as_json)
 
 
-@stream_command.command(
+@command(
     "dump",
-    epilog=examples("bicycle stream dump file://./events.ss/orders file://./orders.ss/"),
+    "bicycle stream dump file://./events.ss/orders file://./orders.ss/",
+    group=stream_command,
 )
 @click.argument("source", metavar="FROM", callback=read_address)
 @click.argument("target", metavar="TO", callback=read_address)
@@ -253,9 +249,10 @@ def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
     _refuse_half(is_whole)
 
 
-@stream_command.command(
+@command(
     "flux",
-    epilog=examples("bicycle stream flux clicks.pipe --stream file://./events.ss/clicks"),
+    "bicycle stream flux clicks.pipe --stream file://./events.ss/clicks",
+    group=stream_command,
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @_address("--stream", "url", "Address of the output.")
@@ -270,9 +267,8 @@ def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: 
     _tell_end(path, as_json=as_json)
 
 
-@stream_command.command(
-    "tap",
-    epilog=examples("bicycle stream tap clicks.pipe --stream file://./events.ss/clicks"),
+@command(
+    "tap", "bicycle stream tap clicks.pipe --stream file://./events.ss/clicks", group=stream_command
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @_address("--stream", "url", "Address of the input.")

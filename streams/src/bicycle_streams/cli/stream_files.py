@@ -10,7 +10,7 @@ from typing import get_args
 import click
 
 from bicycle_sdk.quantities import amount
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.exit_codes import FAILED
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
@@ -23,12 +23,10 @@ __all__ = ["decode_command", "repair_command", "verify_command"]
 _file = click.argument("file", type=click.Path(path_type=Path))
 
 
-@click.command(
+@command(
     "decode",
-    epilog=examples(
-        "bicycle stream decode --file events.ss",
-        "bicycle stream decode --file events.ss --format ndjson --header-only",
-    ),
+    "bicycle stream decode --file events.ss",
+    "bicycle stream decode --file events.ss --format ndjson --header-only",
 )
 @click.option(
     "--file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file."
@@ -52,7 +50,7 @@ def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: 
         sys.stdout.write(line + "\n")
 
 
-@click.command("verify", epilog=examples("bicycle stream verify events.ss"))
+@command("verify", "bicycle stream verify events.ss")
 @_file
 @answers
 @click.pass_context
@@ -70,7 +68,7 @@ def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None
         context.exit(FAILED)
 
 
-@click.command("repair", epilog=examples("bicycle stream repair events.ss --output clean.ss"))
+@command("repair", "bicycle stream repair events.ss --output clean.ss")
 @_file
 @click.option(
     "--output", type=click.Path(path_type=Path), required=True, metavar="NEW",

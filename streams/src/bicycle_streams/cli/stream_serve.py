@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers, pairs
 from bicycle_streams.cli.rendering import answer_json
 from bicycle_streams.cli.server_options import door_options, home_option
@@ -25,13 +25,11 @@ def _listen_address(
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-@click.command(
+@command(
     "serve",
-    epilog=examples(
-        "bicycle stream serve file://./events.ss/orders,refunds",
-        "bicycle stream serve redis://127.0.0.1:6379/prices --limit slow=skip",
-        "bicycle stream serve --webhooks webhooks.toml",
-    ),
+    "bicycle stream serve file://./events.ss/orders,refunds",
+    "bicycle stream serve redis://127.0.0.1:6379/prices --limit slow=skip",
+    "bicycle stream serve --webhooks webhooks.toml",
 )
 @click.argument(
     "urls", nargs=-1, metavar="[URL]...",

@@ -11,7 +11,7 @@ import click
 
 from bicycle_sdk.quantities import duration_text, parse_duration_ms
 from bicycle_streams.addresses import StreamUrl
-from bicycle_streams.cli.commands import examples
+from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.errors import NO_TERMINAL, TOP_LIBRARY_MISSING
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table, show_text
@@ -27,12 +27,10 @@ __all__ = ["top_command"]
 _HISTORY_MS_MAX = HOUR_S * 1_000
 
 
-@click.command(
+@command(
     "top",
-    epilog=examples(
-        "bicycle stream top kafka://localhost:9092/ redis://localhost:6379/",
-        "bicycle stream top file://./events.ss/orders --once --json",
-    ),
+    "bicycle stream top kafka://localhost:9092/ redis://localhost:6379/",
+    "bicycle stream top file://./events.ss/orders --once --json",
 )
 @click.argument(
     "urls",

@@ -12,7 +12,7 @@ import click
 from bicycle_sdk.quantities import count_text
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.admin import StreamAdmin, StreamInfo
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers, pairs
 from bicycle_streams.cli.rendering import answer_json, show_table
 from bicycle_streams.cli.stream_words import address_argument, backend_words
@@ -50,12 +50,11 @@ topics_command = command_group(
 )
 
 
-@topics_command.command(
+@command(
     "list",
-    epilog=examples(
-        "bicycle stream topics list kafka://localhost:9092/",
-        "bicycle stream topics list redis://localhost:6379/ --set db=1",
-    ),
+    "bicycle stream topics list kafka://localhost:9092/",
+    "bicycle stream topics list redis://localhost:6379/ --set db=1",
+    group=topics_command,
 )
 @_url
 @_set
@@ -73,12 +72,11 @@ def list_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> Non
         click.echo(key)
 
 
-@topics_command.command(
+@command(
     "create",
-    epilog=examples(
-        "bicycle stream topics create kafka://localhost:9092/orders --shards 4",
-        "bicycle stream topics create kafka://localhost:9092/orders --config retention.ms=3600000",
-    ),
+    "bicycle stream topics create kafka://localhost:9092/orders --shards 4",
+    "bicycle stream topics create kafka://localhost:9092/orders --config retention.ms=3600000",
+    group=topics_command,
 )
 @_url
 @click.option(
@@ -112,8 +110,8 @@ def create_command(
     _tell(_with_admin(url, words, create), as_json=as_json)
 
 
-@topics_command.command(
-    "delete", epilog=examples("bicycle stream topics delete redis://localhost:6379/orders")
+@command(
+    "delete", "bicycle stream topics delete redis://localhost:6379/orders", group=topics_command
 )
 @_url
 @_set
@@ -132,9 +130,10 @@ def delete_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> N
         click.echo(f"deleted {key}")
 
 
-@topics_command.command(
+@command(
     "describe",
-    epilog=examples("bicycle stream topics describe kafka://localhost:9092/orders --json"),
+    "bicycle stream topics describe kafka://localhost:9092/orders --json",
+    group=topics_command,
 )
 @_url
 @_set
@@ -148,12 +147,11 @@ def describe_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) ->
     _tell(_with_admin(url, words, describe), as_json=as_json)
 
 
-@topics_command.command(
+@command(
     "alter",
-    epilog=examples(
-        "bicycle stream topics alter kafka://localhost:9092/orders --shards 8",
-        "bicycle stream topics alter redis://localhost:6379/orders --config maxlen=100000",
-    ),
+    "bicycle stream topics alter kafka://localhost:9092/orders --shards 8",
+    "bicycle stream topics alter redis://localhost:6379/orders --config maxlen=100000",
+    group=topics_command,
 )
 @_url
 @click.option(

@@ -12,7 +12,7 @@ import msgspec
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.access.roles import Role
 from bicycle_streams.access.tokens import TokenEntry, tokens_of
-from bicycle_streams.cli.commands import command_group, examples
+from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers, duration_ms
 from bicycle_streams.cli.rendering import answer_json, show_table
 from bicycle_streams.cli.server_options import home_option
@@ -32,13 +32,12 @@ token_command = command_group(
 )
 
 
-@token_command.command(
+@command(
     "create",
-    epilog=examples(
-        "bicycle token create bob --role operator --owner bob --owner team",
-        "bicycle token create prometheus --role viewer --expires 365d",
-        "bicycle token create admin --role admin --from-file /run/secrets/bicycle-admin",
-    ),
+    "bicycle token create bob --role operator --owner bob --owner team",
+    "bicycle token create prometheus --role viewer --expires 365d",
+    "bicycle token create admin --role admin --from-file /run/secrets/bicycle-admin",
+    group=token_command,
 )
 @click.argument("name")
 @click.option(
@@ -101,7 +100,7 @@ def create_command(
     click.echo(f"{entry.role} {entry.name!r}{whose} until {until}: {hint}", err=True)
 
 
-@token_command.command("list", epilog=examples("bicycle token list"))
+@command("list", "bicycle token list", group=token_command)
 @home_option
 @answers
 def list_command(*, home: Path, as_json: bool) -> None:
@@ -124,7 +123,7 @@ def list_command(*, home: Path, as_json: bool) -> None:
         show_table(("id", "name", "role", "owners", "state", "expires"), rows)
 
 
-@token_command.command("revoke", epilog=examples("bicycle token revoke 3f9ac27b10de"))
+@command("revoke", "bicycle token revoke 3f9ac27b10de", group=token_command)
 @click.argument("token", metavar="ID")
 @home_option
 @answers
