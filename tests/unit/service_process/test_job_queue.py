@@ -131,6 +131,17 @@ def test_a_job_waits_over_kills_of_the_service_and_begins_when_slots_are_free(se
     assert not list((served.home.path / "service" / "queued").iterdir())
 
 
+def test_a_waiting_job_is_found_by_its_name_with_the_key_of_its_request(served):
+    served.ask("POST", "/api/v1/jobs", SUBMIT, idempotency_key="of-second")
+    submitted(served, name="third")
+    found = served.get("/api/v1/operations?job=second")["items"]
+    others = served.get("/api/v1/operations?job=third")["items"]
+
+    assert [(each["job"], each["key"]) for each in found] == [("second", "of-second")]
+    assert [(each["job"], each["key"]) for each in others] == [("third", None)]
+    assert served.ask("GET", "/api/v1/jobs/second/operations")[0] == 404
+
+
 def test_a_job_is_taken_out_of_the_queue_by_request_and_by_page(served):
     first, second = submitted(served), submitted(served, name="third")
     until(lambda: operation(served, second)["reason"], "the queue")

@@ -46,6 +46,13 @@ class LimitQuery(Shape, frozen=True, kw_only=True):
     limit: int = 50
 
 
+class OperationsQuery(Shape, frozen=True, kw_only=True):
+    """The name of a job, also of one that waits for its first start; and the maximum number."""
+
+    job: str | None = None
+    limit: int = 50
+
+
 class AfterQuery(Shape, frozen=True, kw_only=True):
     """Entries behind this number, and how many of them, 1 to 500."""
 
@@ -189,8 +196,8 @@ ROUTES: tuple[Route, ...] = (
     _looking("/operations", "List the operations of a job.", acting.job_operations,
              shapes.OperationList, query=LimitQuery),
     *_operations(),
-    Route(method="GET", path="/operations", summary="List the operations of all jobs.",
-          handler=acting.operations, query=LimitQuery, answer=shapes.OperationList),
+    Route(method="GET", path="/operations", summary="List the operations of all jobs, or of one.",
+          handler=acting.operations, query=OperationsQuery, answer=shapes.OperationList),
     Route(method="GET", path="/operations/{operation_id:int}",
           summary="Show an operation, or wait for its end.",
           handler=acting.operation, query=WaitQuery, answer=Operation,

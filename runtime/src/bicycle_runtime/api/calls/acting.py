@@ -47,8 +47,9 @@ async def withdraw(call: Call) -> Response:
 
 
 async def operations(call: Call) -> Response:
-    """Answer with the operations of all jobs."""
-    return answer_json({"items": await call.scope.operations(limit=call.query.limit)})
+    """Answer with the operations of all jobs, or of one that may not have started yet."""
+    query = call.query
+    return answer_json({"items": await call.scope.operations(query.job, limit=query.limit)})
 
 
 async def job_operations(call: Call) -> Response:

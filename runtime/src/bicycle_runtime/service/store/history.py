@@ -99,6 +99,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     ``actor`` is the caller, ``owner`` the owner of the job, or without a job the caller. ``state``
     is waiting, running, done, failed, interrupted or canceled; ``reason`` is the reason for which
     the start of a job waits. ``error`` has code, message, fix and facts of the error that ended it.
+    ``key`` is the idempotency key of the request.
     """
 
     id: int
@@ -113,6 +114,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     error: dict[str, Any] | None = None
     reason: str = ""
     owner: str = ""
+    key: str | None = None
 
     @property
     def is_over(self) -> bool:

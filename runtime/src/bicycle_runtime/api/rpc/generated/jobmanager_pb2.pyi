@@ -280,7 +280,7 @@ class JobDetail(_message.Message):
     def __init__(self, summary: _Optional[_Union[JobSummary, _Mapping]] = ..., metrics: _Optional[_Union[JobMetrics, _Mapping]] = ..., status: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("id", "actor", "job", "kind", "facts", "state", "asked_ms", "ended_ms", "result", "error", "reason", "owner")
+    __slots__ = ("id", "actor", "job", "kind", "facts", "state", "asked_ms", "ended_ms", "result", "error", "reason", "owner", "key")
     ID_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -293,6 +293,7 @@ class Operation(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     id: int
     actor: str
     job: str
@@ -305,7 +306,8 @@ class Operation(_message.Message):
     error: _struct_pb2.Struct
     reason: str
     owner: str
-    def __init__(self, id: _Optional[int] = ..., actor: _Optional[str] = ..., job: _Optional[str] = ..., kind: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[str] = ..., asked_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., reason: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+    key: str
+    def __init__(self, id: _Optional[int] = ..., actor: _Optional[str] = ..., job: _Optional[str] = ..., kind: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[str] = ..., asked_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., reason: _Optional[str] = ..., owner: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
 
 class ClusterInfo(_message.Message):
     __slots__ = ("version", "home", "started_ms", "uptime_ms", "jobs", "states", "running", "attention", "records_per_second", "lag_records", "tasks_total", "tasks_running", "lag_bytes")
