@@ -54,8 +54,9 @@ $(DEMO_STAMP): requirements/runtime.lock $(PROJECTS) | check-machine
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile $(EDITABLE)
 	@touch $@
 
-$(STAMP): requirements/development.lock $(DEMO_STAMP)
+$(STAMP): requirements/development.lock deploy/operator/pyproject.toml $(DEMO_STAMP)
 	@$(BIN)/python tools/install.py requirements/development.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable ./deploy/operator
 	@touch $@
 
 test: lint types imports tests ## all checks, and the core tests: about a quarter of an hour
@@ -76,6 +77,7 @@ types: setup ## mypy: static types of SDK, toolkit, runtime and plugins
 
 imports: setup ## import-linter: the directions of imports
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config deploy/operator/pyproject.toml
 
 tests: setup ## the core tests; TEST_SLICE=3/8 adds a slice of the extended tests
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
@@ -154,5 +156,5 @@ bench: setup ## the benchmarks
 clean: ## remove everything that was built, .venv included
 	rm -rf $(VENV) .venv-* .build .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
-	find plugin_sdk streams runtime plugins -name '*.egg-info' -prune -exec rm -rf {} +
-	rm -rf plugin_sdk/build streams/build runtime/build plugins/*/build
+	find plugin_sdk streams runtime deploy plugins -name '*.egg-info' -prune -exec rm -rf {} +
+	rm -rf plugin_sdk/build streams/build runtime/build deploy/*/build plugins/*/build

@@ -64,6 +64,25 @@ DISTRIBUTIONS = {
         ),
     ),
     "runtime": ("bicycle_runtime", None),
+    "deploy/operator": (
+        "bicycle_operator",
+        frozenset(
+            {
+                *(
+                    "bicycle-sdk",
+                    "bicycle-operator",
+                    "kopf",
+                    "click",
+                    "iso8601",
+                    "jsonpatch",
+                    "jsonpointer",
+                ),
+                *("python-json-logger", "PyYAML", "aiohttp", "aiohappyeyeballs", "aiosignal"),
+                *("attrs", "frozenlist", "idna", "multidict", "propcache", "typing_extensions"),
+                *("yarl",),
+            }
+        ),
+    ),
     "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),
     "plugins/wordcount_kafka": (
         "wordcount_kafka",

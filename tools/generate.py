@@ -115,11 +115,13 @@ def renewed() -> dict[Path, str]:
         for kind in JOB_OPERATIONS.values()
         if kind.command.isidentifier()
     )
-    pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md", DOCS / "how-to/helm.md"]
+    guides = [DOCS / f"how-to/{name}.md" for name in ("helm", "kubernetes-operator")]
+    pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md", *guides]
     files = {file: fill(_read(file)) for file in pages}
     summary, age = map(_beside_benchmarks, ("report_summary", "report_age"))
     files[BENCHMARKS] = summary.with_summary(age.with_ages(_read(BENCHMARKS)))
-    return files | pictures() | {OPERATIONS_FILE: operation_commands()}
+    crds = _beside("crds")
+    return files | pictures() | {OPERATIONS_FILE: operation_commands(), **crds.files()}
 
 
 def operation_commands() -> str:
@@ -413,6 +415,8 @@ def metrics_reference() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "chart-values": _beside("chart_values").chart_values_reference,
+    "crd-bicyclejob": lambda: _beside("crds").reference("BicycleJob"),
+    "crd-bicyclesavepoint": lambda: _beside("crds").reference("BicycleSavepoint"),
     "decisions": decisions_reference,
     "cli": cli_reference,
     "error-areas": error_areas_reference,

@@ -48,13 +48,15 @@ def render(helm, values, tmp_path, *words):
 
 
 def manifests(helm, values, tmp_path):
-    """Return the rendered manifests by kind; config maps by name."""
+    """Return the rendered manifests by kind; config maps, and those of the operator, by name."""
     found = render(helm, values, tmp_path)
     assert found.returncode == 0, found.stderr
     documents = [each for each in yaml.safe_load_all(found.stdout) if each]
     keys = [
-        each["metadata"]["name"] if each["kind"] == "ConfigMap" else each["kind"]
+        name if each["kind"] == "ConfigMap" else f"{each['kind']} {name}".removesuffix(other)
         for each in documents
+        for name in [each["metadata"]["name"]]
+        for other in ["" if name.endswith("operator") else f" {name}"]
     ]
     assert len(set(keys)) == len(keys)
     return dict(zip(keys, documents, strict=True))

@@ -19,6 +19,7 @@ FOLDERS = (
     ".ci",
     "benchmarks",
     "changelog.d",
+    "deploy",
     "docs",
     "plugin_sdk",
     "plugins",

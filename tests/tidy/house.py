@@ -29,6 +29,7 @@ DOORS = (
     *(f"runtime/src/bicycle_runtime/{room}" for room in ("base", "cli", "api", "webui", "jobs")),
     "plugin_sdk/src/bicycle_sdk/clock.py",
     "streams/src/bicycle_streams/cli",
+    "deploy/operator/src/bicycle_operator/handlers.py",
 )
 _HIDDEN_INPUTS = {
     "time": {"time", "time_ns"},

@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.tidy.house import GENERATED
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("plugin_sdk", "streams", "runtime", "plugins")
+FOLDERS = ("plugin_sdk", "streams", "runtime", "deploy", "plugins")
 LIST = Path(__file__).with_name("old_docstrings.txt")
 SUMMARY_LENGTH_MAX = 80
 

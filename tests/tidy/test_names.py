@@ -16,6 +16,7 @@ FOLDERS = (
     "plugin_sdk/src",
     "streams/src",
     "runtime/src",
+    "deploy/operator/src",
     "plugins/wordcount/src",
     "plugins/wordcount_kafka/src",
 )

@@ -13,6 +13,7 @@ PROJECTS = [
     ROOT / "plugin_sdk/pyproject.toml",
     ROOT / "streams/pyproject.toml",
     ROOT / "runtime/pyproject.toml",
+    ROOT / "deploy/operator/pyproject.toml",
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

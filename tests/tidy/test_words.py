@@ -19,7 +19,7 @@ from tests.tidy.plain_english import (
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    *("plugin_sdk", "streams", "runtime", "plugins", "tests"),
+    *("plugin_sdk", "streams", "runtime", "deploy", "plugins", "tests"),
     *("benchmarks", "docs", "tools", "changelog.d"),
 )
 # The word, and what is written in its place.

@@ -47,7 +47,7 @@ class LimitQuery(Shape, frozen=True, kw_only=True):
 
 
 class OperationsQuery(Shape, frozen=True, kw_only=True):
-    """The name of a job, also of one that waits for its first start; and the maximum number."""
+    """The name of a job that may wait for its first start; a maximum, 1 to 500."""
 
     job: str | None = None
     limit: int = 50

@@ -1,0 +1,280 @@
+"""The next step from a job as it is to a job as its resource specifies.
+
+The operator stores nothing about its operations: the list of operations of the service contains
+each one with its key, which consists of the resource's uid and generation, the number of the job's
+last operation, the kind, and a digest. An operator that ends at any moment is followed by another
+one that reads the same list. Two operators that read the same list request the same key, for which
+the service performs one operation.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from bicycle_operator.service import Refused, Service
+
+Json = dict[str, Any]
+_ENDING = frozenset({"STOPPING", "CANCELING", "FAILING"})
+# NONE: there is no job. LOST: its processes ended without a result, such as with their pod.
+_RESUMABLE = frozenset({"NONE", "LOST", "STOPPED", "PAUSED", "SUSPENDED"})
+_ENDED = _RESUMABLE | {"FAILED", "CANCELED", "FINISHED"}
+# A failed step is repeated after this time, since its reason may be outside the resource.
+RETRY_S = 60.0
+_REMOVALS = {"Drain": "drain", "Savepoint": "suspend", "Cancel": "cancel"}
+# The parts of a spec that only a new start can change.
+_OF_START = ("plugin", "pipeline", "params", "options", "engine", "spark", "slots")
+
+
+# The last operation of a job without one.
+_NO_OPERATION: Json = {"id": 0, "key": None, "kind": "", "state": "", "result": None}
+
+
+class Rejected(Exception):
+    """A spec that cannot be carried out now: the reason in CamelCase, and a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job of a resource: its state, and its operations, the newest first."""
+
+    id: str
+    uid: str
+    state: str
+    operations: list[Json]
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the last operation has not ended."""
+        return self.operations[0]["state"] in ("waiting", "running")
+
+    @property
+    def start(self) -> Json | None:
+        """Return the last start of the job if this resource requested it."""
+        starts = (o for o in self.operations if (o["kind"], o["state"]) == ("submit", "done"))
+        return last if (last := next(starts, None)) and self.is_own(last) else None
+
+    def is_own(self, operation: Json) -> bool:
+        """Return whether the resource requested an operation."""
+        return str(operation["key"]).startswith(f"{self.uid}/")
+
+    def last(self, kind: str, name: str) -> Any:
+        """Return a fact of the last operation of a kind, or of the last start."""
+        if (start := self.start) is None:
+            return None
+        since = (o for o in self.operations if o["id"] > start["id"] and o["state"] == "done")
+        found = (o["facts"].get(name) for o in since if o["kind"] == kind)
+        default = {**start["facts"]["options"], **start["facts"]}.get(name)
+        return next((value for value in found if value is not None), default)
+
+
+def job_name(resource: Mapping[str, Any]) -> str:
+    """Return the name of the job of a resource."""
+    return f"{resource['metadata']['namespace']}.{resource['metadata']['name']}"
+
+
+async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: float) -> Json:
+    """Make one step for a BicycleJob, and return its new status.
+
+    Raises:
+        Unavailable: the service cannot answer now; nothing has to be stored.
+    """
+    status: Json = dict(resource.get("status") or {})
+    summary = await service.job(job_name(resource))
+    if status.get("seen") == _seen(resource, summary, status, now_s):
+        return status
+    job = await _look(resource, summary, service)
+    try:
+        is_busy = await _advance(resource, status, job, service, now_s=now_s)
+    except Rejected as error:
+        is_busy, (reason, message) = False, error.args
+        status["failure"] = {"reason": reason, "message": message, "at": now_s, "step": None}
+    status["seen"] = None if is_busy else _seen(resource, summary, status, now_s)
+    status["observedGeneration"] = resource["metadata"]["generation"]
+    _describe(resource, status, job, summary=summary, is_busy=is_busy, now_s=now_s)
+    return status
+
+
+def _seen(resource: Mapping[str, Any], summary: Json, status: Json, now_s: float) -> str:
+    """Return a digest that changes when a step may be necessary."""
+    minute = now_s // RETRY_S if status.get("failure") is not None else None
+    shown = [summary.get(name) for name in ("state", "start_time", "plugin_version")]
+    return _digest([resource["spec"], shown, minute])
+
+
+async def remove(resource: Mapping[str, Any], service: Service) -> str | None:
+    """End the job of a deleted resource; return the reason to wait, or None."""
+    job = await _look(resource, await service.job(job_name(resource)), service)
+    if not any(map(job.is_own, job.operations)):
+        return None
+    if job.is_open:
+        await _withdraw(job.operations[0], service)
+        return f"waits for the {job.operations[0]['kind']} of {job.id}"
+    if job.start is None or job.state in _ENDED:
+        return None
+    kind = _REMOVALS[resource["spec"].get("deletionPolicy", "Savepoint")]
+    await _ask(resource, job, service, (kind, {}))
+    return f"waits for the {kind} of {job.id}"
+
+
+async def _look(resource: Mapping[str, Any], summary: Json, service: Service) -> Job:
+    """Return the job of a resource as it is now; the summary may be older."""
+    name, uid = job_name(resource), resource["metadata"]["uid"]
+    found = (await service.send("GET", f"/operations?job={quote(name)}"))["items"]
+    operations = found or [_NO_OPERATION]
+    try:
+        status = (await service.send("GET", f"/jobs/{quote(name)}/status"))["status"]
+    except Refused:
+        return Job(id=name, uid=uid, state="NONE", operations=operations)
+    state = status["state"]
+    if state not in _ENDED and summary.get("start_time") == status["started_ms"]:
+        state = summary["state"].replace("FAILED", "LOST")
+    return Job(id=name, uid=uid, state=state, operations=operations)
+
+
+async def _advance(
+    resource: Mapping[str, Any], status: Json, job: Job, service: Service, *, now_s: float
+) -> bool:
+    """Make one step; return whether more steps follow."""
+    last = job.operations[0]
+    is_current = str(last["key"]).startswith(f"{job.uid}/{resource['metadata']['generation']}/")
+    if job.is_open:
+        if job.is_own(last) and not is_current:
+            await _withdraw(last, service)
+        return True
+    if (step := await _next_step(resource, job, service)) is None:
+        status["failure"] = None
+        return job.state in _ENDING
+    failure, identity = status.get("failure") or {}, _digest(step)
+    is_known = failure.get("step") == identity
+    if is_known and (step[0] == "upgrade" or now_s - failure["at"] < RETRY_S):
+        return False
+    if is_current and not is_known and (last["kind"], last["state"]) == (step[0], "failed"):
+        error = last["error"]
+        reason, text = "OperationFailed", f"{error['code']}: {error['message']}; {error['fix']}"
+    else:
+        try:
+            await _ask(resource, job, service, step)
+            return True
+        except Refused as error:
+            reason, text = "Rejected", str(error)
+    text = f"{step[0]}: {text}"
+    status["failure"] = {"reason": reason, "message": text, "at": now_s, "step": identity}
+    return False
+
+
+async def _next_step(
+    resource: Mapping[str, Any], job: Job, service: Service
+) -> tuple[str, Json] | None:
+    """Return the kind and the body of the next operation, or None without one."""
+    step: tuple[str, Json] | None = None
+    spec, start = resource["spec"], job.start
+    is_suspended = spec.get("suspend", False)
+    is_changed = start is None or not start["key"].endswith(f"/{_start_digest(spec)}")
+    if job.state in _ENDED and not is_suspended:
+        wheel = await _wheel(spec, service)
+        is_changed = is_changed or wheel != job.last("upgrade", "digest")
+        if is_changed or job.state in _RESUMABLE:
+            step = "submit", _start(resource, wheel)
+    elif job.state not in _ENDED and start is None:
+        raise Rejected("JobExists", "another job of this name runs; end it, or rename the resource")
+    elif job.state not in _ENDED | _ENDING and (is_suspended or is_changed):
+        end = "pause" if is_suspended else "stop"
+        step = ("suspend" if spec.get("savepointPolicy") == "OnStop" else end), {}
+    elif job.state == "RUNNING":
+        if spec.get("parallelism") not in (None, job.last("rescale", "parallelism")):
+            step = "rescale", {"parallelism": spec["parallelism"]}
+        elif (wheel := await _wheel(spec, service)) != job.last("upgrade", "digest"):
+            step = "upgrade", {"digest": wheel, "plugin": spec["plugin"], **spec.get("upgrade", {})}
+    return step
+
+
+def _start(resource: Mapping[str, Any], wheel: str | None) -> Json:
+    """Return the body of the request that starts the job."""
+    spec = resource["spec"]
+    width = {"parallelism": spec["parallelism"]} if "parallelism" in spec else {}
+    options = {"options": {**spec.get("options", {}), **width}}
+    facts = {name: spec[name] for name in _OF_START if name in spec}
+    return {**facts, **options, "name": job_name(resource), "digest": wheel}
+
+
+def _start_digest(spec: Mapping[str, Any]) -> str:
+    return _digest([[spec.get(name) for name in _OF_START], "version" in spec])
+
+
+async def _wheel(spec: Mapping[str, Any], service: Service) -> str | None:
+    """Return the digest of the newest uploaded plugin of the specified version."""
+    if (version := spec.get("version")) is None:
+        return None
+    found = [each for each in await service.listed("/plugins")
+             if each["version"] == version and spec["plugin"] in each["plugins"]]  # fmt: skip
+    if not found:
+        text = f"the service has no uploaded plugin {spec['plugin']} {version}; upload its wheel"
+        raise Rejected("PluginMissing", text)
+    return str(max(found, key=lambda each: int(each["uploaded_ms"]))["digest"])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
+
+
+async def _ask(
+    resource: Mapping[str, Any], job: Job, service: Service, step: tuple[str, Json]
+) -> None:
+    """Request an operation, with a key that another operator would use, too."""
+    (kind, body), meta = step, resource["metadata"]
+    digest = _start_digest(resource["spec"]) if kind == "submit" else _digest(body)
+    key = f"{job.uid}/{meta['generation']}/{job.operations[0]['id']}/{kind}/{digest}"
+    path = "/jobs" if kind == "submit" else f"/jobs/{quote(job.id)}/{kind}"
+    await service.send("POST", path, body=body, key=key)
+
+
+async def _withdraw(operation: Json, service: Service) -> None:
+    """Remove a start from the queue; other operations continue."""
+    if (operation["kind"], operation["state"]) == ("submit", "waiting"):
+        await service.send("DELETE", f"/operations/{operation['id']}")
+
+
+def _describe(
+    resource: Mapping[str, Any], status: Json, job: Job, *, summary: Json, is_busy: bool,
+    now_s: float,
+) -> None:  # fmt: skip
+    """Write the state, the counts and the conditions of a job into its status."""
+    saved = filter(None, map(_savepoint_of, job.operations))
+    status |= {
+        "job": job.id, "phase": job.state, "version": summary.get("plugin_version"),
+        "selector": f"bicycle.dev/job={resource['metadata']['name']}",
+        "parallelism": job.last("rescale", "parallelism") or 0,
+        "lastSavepoint": next(saved, status.get("lastSavepoint")),
+    }  # fmt: skip
+    if (failure := status.get("failure")) is not None:
+        synced = ("False", failure["reason"], failure["message"])
+    elif is_busy:
+        text = job.operations[0].get("reason") or "an operation of the job has not ended"
+        synced = ("False", "InProgress", text)
+    else:
+        synced = ("True", "Applied", "the job is as specified")
+    text = summary.get("reason") or f"the job is {job.state}"
+    ready = ("True" if job.state == "RUNNING" else "False", job.state.capitalize(), text)
+    at = datetime.datetime.fromtimestamp(now_s, datetime.UTC).isoformat(timespec="seconds")
+    since = {(c["type"], c["status"]): c["lastTransitionTime"]
+             for c in status.get("conditions", [])}  # fmt: skip
+    status["conditions"] = [
+        {"type": kind, "status": state, "reason": reason, "message": message,
+         "lastTransitionTime": since.get((kind, state), at),
+         "observedGeneration": resource["metadata"]["generation"]}
+        for kind, (state, reason, message) in (("Ready", ready), ("Synced", synced))
+    ]  # fmt: skip
+
+
+def _savepoint_of(operation: Json) -> Json | None:
+    """Return the savepoint that an operation created, or None."""
+    result = operation["result"] or {}
+    found = result if operation["kind"] == "savepoint" else result.get("savepoint")
+    url = found["url"] if isinstance(found, dict) else found
+    return None if url is None else {"url": url, "epoch": result["epoch"]}

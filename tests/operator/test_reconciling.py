@@ -1,0 +1,302 @@
+"""From a resource to operations of a service: each change, and each end."""
+
+import pytest
+
+from bicycle_operator.reconciling import RETRY_S
+from bicycle_operator.service import Unavailable
+from bicycle_runtime.service.errors import QUOTA_EXCEEDED
+from bicycle_runtime.service.watching.states import State
+from bicycle_sdk.errors import ConfigError
+from tests.operator.clusters import on_cluster
+
+NAME = "shop.clicks"
+
+
+@on_cluster
+async def test_a_new_resource_starts_its_job_once(cluster):
+    await cluster.settle()
+    await cluster.settle()
+
+    assert cluster.jobs.started == [NAME]
+    assert cluster.jobs.runs[NAME].body["options"] == {"parallelism": 2}
+    assert cluster.jobs.runs[NAME].body["params"] == {"topic": "a"}
+    assert cluster.status["phase"] == "RUNNING"
+    assert cluster.synced["reason"] == "Applied"
+    assert cluster.status["selector"] == "bicycle.dev/job=clicks"
+
+
+@on_cluster
+async def test_a_scale_is_a_rescale_without_a_restart(cluster):
+    await cluster.settle()
+    for width in (5, 1, 5):
+        cluster.change(parallelism=width)
+        await cluster.settle()
+        assert cluster.jobs.runs[NAME].parallelism == cluster.status["parallelism"] == width
+
+    assert cluster.jobs.performed == ["submit", "rescale", "rescale", "rescale"]
+
+
+@on_cluster
+async def test_changed_parameters_stop_the_job_and_start_it_again(cluster):
+    await cluster.settle()
+    cluster.change(params={"topic": "b"})
+    await cluster.settle()
+
+    assert cluster.jobs.performed == ["submit", "stop", "submit"]
+    assert cluster.jobs.runs[NAME].body["params"] == {"topic": "b"}
+
+
+@on_cluster
+async def test_a_suspended_job_is_paused_and_resumes(cluster):
+    await cluster.settle()
+    for _ in range(2):
+        cluster.change(suspend=True)
+        await cluster.settle()
+        assert cluster.status["phase"] == "PAUSED"
+        cluster.change(suspend=False)
+        await cluster.settle()
+        assert cluster.status["phase"] == "RUNNING"
+
+    assert cluster.jobs.performed == ["submit", "pause", "submit", "pause", "submit"]
+
+
+@on_cluster
+async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(cluster):
+    cluster.change(suspend=True)
+    await cluster.settle()
+    assert cluster.jobs.started == []
+
+    cluster.change(suspend=False)
+    await cluster.settle()
+    assert cluster.jobs.started == [NAME]
+
+
+@on_cluster
+async def test_the_savepoint_of_a_suspension_is_in_the_status(cluster):
+    cluster.change(savepointPolicy="OnStop")
+    await cluster.settle()
+    cluster.change(suspend=True)
+    await cluster.settle()
+
+    assert cluster.status["phase"] == "SUSPENDED"
+    assert cluster.status["lastSavepoint"] == {"url": "file:/s/1", "epoch": 7}
+
+
+@on_cluster
+async def test_another_version_is_an_upgrade_with_its_options(cluster):
+    cluster.change(version="1.0", upgrade={"strategy": "blue-green"})
+    await cluster.settle()
+    cluster.change(version="2.0")
+    await cluster.settle()
+    await cluster.step()
+
+    assert cluster.jobs.performed == ["submit", "upgrade"]
+    assert cluster.jobs.operations[-1].facts["strategy"] == "blue-green"
+    assert cluster.jobs.runs[NAME].body["digest"] == "a-clicks-2.0"
+    assert cluster.status["version"] == "2.0"
+    assert cluster.status["lastSavepoint"] == {"url": "file:/s/upgrade", "epoch": 7}
+
+
+@on_cluster
+async def test_an_upgrade_that_is_rolled_back_is_reported_and_not_repeated_by_a_scale(cluster):
+    cluster.change(version="1.0")
+    await cluster.settle()
+    cluster.jobs.fails["upgrade"] = ConfigError(problem="rolled back", hint="correct it")
+    cluster.change(version="2.0")
+    await cluster.settle()
+    before = cluster.synced
+    cluster.change(parallelism=4)
+    await cluster.settle()
+
+    assert before["reason"] == "OperationFailed"
+    assert "rolled back" in before["message"]
+    assert (cluster.status["version"], cluster.status["parallelism"]) == ("1.0", 4)
+    assert cluster.synced["reason"] == "OperationFailed"
+    assert cluster.jobs.performed == ["submit", "rescale"]
+
+    cluster.change(version="1.0")
+    await cluster.settle()
+    assert cluster.synced["reason"] == "Applied"
+
+
+@on_cluster
+async def test_a_missing_wheel_is_waited_for(cluster):
+    cluster.change(version="3.0")
+    await cluster.settle()
+    assert cluster.synced["reason"] == "PluginMissing"
+
+    cluster.jobs.upload("clicks", "3.0")
+    cluster.now_s += RETRY_S
+    for _ in range(3):
+        await cluster.step()
+    assert cluster.jobs.started == [NAME]
+
+
+@on_cluster
+async def test_the_newest_wheel_of_a_version_is_used(cluster):
+    cluster.jobs.upload("clicks", "1.0", build="b")
+    cluster.change(version="1.0")
+    await cluster.settle()
+
+    assert cluster.jobs.runs[NAME].body["digest"] == "b-clicks-1.0"
+
+
+@on_cluster
+async def test_a_rejected_spec_has_its_reason_and_is_tried_again_when_it_changes(cluster):
+    cluster.jobs.refuses["submit"] = ConfigError(problem="no such topic", hint="create it")
+    await cluster.settle()
+    asked = cluster.service.count
+    await cluster.step()
+
+    assert (cluster.synced["status"], cluster.synced["reason"]) == ("False", "Rejected")
+    assert "no such topic; " in cluster.synced["message"]
+    assert cluster.service.count == asked + 1  # Only the list of jobs.
+
+    cluster.change(params={"topic": "b"})
+    await cluster.settle()
+    assert cluster.jobs.started == [NAME]
+
+
+@on_cluster
+async def test_a_rejection_whose_cause_is_elsewhere_is_tried_again_after_a_minute(cluster):
+    cluster.jobs.refuses["submit"] = ConfigError(problem="no plugin", hint="install it")
+    await cluster.settle()
+    cluster.now_s += RETRY_S
+    for _ in range(3):
+        await cluster.step()
+
+    assert cluster.jobs.started == [NAME]
+
+
+@on_cluster
+async def test_a_job_without_processes_is_started_again_and_a_failed_one_is_not(cluster):
+    await cluster.settle()
+    cluster.jobs.lose(NAME)
+    for _ in range(3):
+        await cluster.step()
+    assert cluster.jobs.started == [NAME, NAME]
+    assert cluster.jobs.runs[NAME].state is State.RUNNING
+
+    cluster.jobs.end(NAME, State.FAILED)
+    for _ in range(3):
+        await cluster.step()
+    assert cluster.jobs.started == [NAME, NAME]
+    assert cluster.status["phase"] == "FAILED"
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.STOPPED, State.SUSPENDED])
+def test_a_job_that_was_stopped_elsewhere_is_started_again(state):
+    @on_cluster
+    async def scenario(cluster):
+        await cluster.settle()
+        cluster.jobs.end(NAME, state)
+        await cluster.settle()
+        assert cluster.jobs.started == [NAME, NAME]
+        assert cluster.status["phase"] == "RUNNING"
+
+    scenario()
+
+
+@pytest.mark.parametrize("state", [State.FINISHED, State.CANCELED, State.FAILED])
+def test_a_job_that_ended_stays_ended(state):
+    @on_cluster
+    async def scenario(cluster):
+        await cluster.settle()
+        cluster.jobs.end(NAME, state)
+        for _ in range(3):
+            await cluster.step()
+        assert cluster.jobs.started == [NAME]
+        assert cluster.status["phase"] == state.value
+
+    scenario()
+
+
+@on_cluster
+async def test_a_running_job_of_somebody_else_is_left_alone(cluster):
+    cluster.jobs.request("/jobs", "", {"plugin": "x", "name": NAME, "options": {}}, "other")
+    cluster.jobs.look(0)
+    await cluster.settle()
+
+    assert cluster.synced["reason"] == "JobExists"
+    assert cluster.jobs.performed == ["submit"]
+
+
+@on_cluster
+async def test_a_start_in_the_queue_is_withdrawn_when_the_spec_changes(cluster):
+    cluster.jobs.held.add("submit")
+    for _ in range(3):
+        await cluster.step()
+    cluster.change(parallelism=1)
+    await cluster.step()
+    cluster.jobs.held.clear()
+    await cluster.settle()
+
+    assert cluster.jobs.operations[0].state == "canceled"
+    assert cluster.jobs.runs[NAME].parallelism == 1
+    assert cluster.jobs.started == [NAME]
+
+
+@on_cluster
+async def test_a_service_that_does_not_answer_changes_nothing(cluster):
+    await cluster.settle()
+    cluster.jobs.is_down = True
+    with pytest.raises(Unavailable):
+        await cluster.step()
+
+    cluster.jobs.is_down = False
+    await cluster.settle()
+    assert cluster.jobs.performed == ["submit"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"),
+    [
+        ("Drain", State.FINISHED), ("Savepoint", State.SUSPENDED), ("Cancel", State.CANCELED),
+        (None, State.SUSPENDED),
+    ],
+)  # fmt: skip
+def test_a_deleted_resource_ends_its_job_by_its_policy(policy, state):
+    @on_cluster
+    async def scenario(cluster):
+        cluster.change(deletionPolicy=policy)
+        await cluster.settle()
+        await cluster.delete()
+        assert cluster.jobs.runs[NAME].state is state
+        assert len(cluster.jobs.performed) == 2
+
+    scenario()
+
+
+@on_cluster
+async def test_a_failed_end_is_requested_again(cluster):
+    await cluster.settle()
+    cluster.jobs.fails["suspend"] = QUOTA_EXCEEDED(owner="a", what="b", limit=1, used=1, hint="c")
+    await cluster.delete()
+
+    assert cluster.jobs.runs[NAME].state is State.SUSPENDED
+
+
+@on_cluster
+async def test_a_deleted_resource_withdraws_its_start_from_the_queue(cluster):
+    cluster.jobs.held.add("submit")
+    for _ in range(3):
+        await cluster.step()
+    await cluster.delete()
+
+    assert [each.state for each in cluster.jobs.operations] == ["canceled"]
+
+
+@on_cluster
+async def test_an_old_list_of_jobs_causes_no_second_operation(cluster):
+    """The service and the operator look at jobs from time to time only."""
+    cluster.service.age_s = 1e9
+    cluster.change(suspend=False)
+    for suspend in (False, True, False):
+        cluster.change(suspend=suspend)
+        for _ in range(8):
+            await cluster.step()
+        cluster.service._lists.clear()
+        await cluster.settle()
+
+    assert cluster.jobs.performed == ["submit", "pause", "submit"]
+    assert cluster.status["phase"] == "RUNNING"
