@@ -46,11 +46,10 @@ class LimitQuery(Shape, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class OperationsQuery(Shape, frozen=True, kw_only=True):
-    """The name of a job that may wait for its first start; a maximum, 1 to 500."""
+class OperationsQuery(LimitQuery, frozen=True, kw_only=True):
+    """A maximum, and the name of a job that may wait for its first start."""
 
     job: str | None = None
-    limit: int = 50
 
 
 class AfterQuery(Shape, frozen=True, kw_only=True):

@@ -486,9 +486,7 @@ def _operation(row: sqlite3.Row) -> Operation:
         name: None if row[name] is None else json.loads(row[name]) for name in _JSON_COLUMNS
     }
     names = ("id", "actor", "owner", "job", "kind", "state", "asked_ms", "ended_ms")
-    return Operation(
-        **{name: row[name] for name in names}, key=row["idempotency_key"], **read
-    )  # fmt: skip
+    return Operation(**{name: row[name] for name in names}, key=row["idempotency_key"], **read)
 
 
 _JSON_COLUMNS = ("facts", "result", "error")
