@@ -43,7 +43,7 @@ class ConsoleWriterFactory:
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer of one line per record."""
         if self.columns is None:
-            return StagedWriter(task, "records.txt", text_lines, takes_rows=True)
+            return StagedWriter(task, "records.txt", text_lines)
         return _RowWriter(task, self.columns)
 
 
@@ -51,7 +51,7 @@ class _RowWriter(StagedWriter):
     """Stages the entries of each record as a JSON list."""
 
     def __init__(self, task: WriterTask, columns: TableColumns) -> None:
-        super().__init__(task, "rows.jsonl", b"".join, takes_rows=True)
+        super().__init__(task, "rows.jsonl", b"".join)
         self._columns = columns
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
@@ -68,7 +68,7 @@ class ConsoleSink(StagedPublication, Sink):
 
     guarantee = Guarantee.AT_LEAST_ONCE
     options_class = ConsoleSinkOptions
-    takes_rows = True
+    accepts = "frames"
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

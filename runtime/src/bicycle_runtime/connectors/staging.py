@@ -84,17 +84,12 @@ class StagedWriter:
         file_name: Name of the staged file below the task's prefix.
         encode: Records to bytes, called once per batch, and again for its single records when it
             raised. Its results may be dropped, so it must not count on being written.
-        takes_rows: Whether it takes frames, too; see ``RowWriter``.
     """
 
-    def __init__(
-        self, task: WriterTask, file_name: str, encode: Callable[[Any], bytes],
-        *, takes_rows: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, task: WriterTask, file_name: str, encode: Callable[[Any], bytes]) -> None:
         self._task = task
         self._path = f"{task.prefix}/{file_name}"
         self._encode = encode
-        self.takes_rows = takes_rows
         self._stream: StagedStream | None = None
         self._record_count = 0
         self._prepared = _NOTHING

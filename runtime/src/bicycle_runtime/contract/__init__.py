@@ -11,6 +11,7 @@ the engine looks for. Nothing here opens a file or knows a connector.
 from __future__ import annotations
 
 from bicycle_runtime.contract.sink import (
+    Accepts,
     ChecksBeforeStart,
     DropsRecords,
     EventTimes,
@@ -19,7 +20,6 @@ from bicycle_runtime.contract.sink import (
     MakesTargets,
     PreparingWriter,
     PromptWriter,
-    RowWriter,
     Sink,
     SinkWriter,
     StagedFile,
@@ -60,6 +60,7 @@ from bicycle_runtime.contract.vertex import (
 )
 
 __all__ = [
+    "Accepts",
     "BadRecord",
     "Budget",
     "ChecksBeforeStart",
@@ -84,7 +85,6 @@ __all__ = [
     "ReadsOn",
     "Refusal",
     "RereadsEarlierSlices",
-    "RowWriter",
     "Sink",
     "SinkWriter",
     "Slice",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
 
 __all__ = [
+    "Accepts",
     "ChecksBeforeStart",
     "DropsRecords",
     "EventTimes",
@@ -26,7 +27,6 @@ __all__ = [
     "MakesTargets",
     "PreparingWriter",
     "PromptWriter",
-    "RowWriter",
     "Sink",
     "SinkWriter",
     "StagedFile",
@@ -40,6 +40,7 @@ __all__ = [
 # The event time of each record in ms, None for a record without event time. None instead of the
 # list: the sink does not read event times, or the stream has no event time.
 EventTimes = Sequence[int | None] | None
+Accepts = Literal["records", "frames"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +86,18 @@ def in_subtask_order(staged: Sequence[StagedFile]) -> list[StagedFile]:
 class Sink(Connector, ABC):
     """One sink vertex, on the driver. The constructor checks options only.
 
-    ``guarantee`` is what this vertex promises; ``takes_times`` tells that its writers are
-    ``PreparingWriter``s which want the event times of records, ``takes_rows`` that they are
-    ``RowWriter``s which take rows, ``refuses_records`` that what it publishes may be refused record
-    by record, and leave dead letters, ``writes_at_once`` that its writers are ``PromptWriter``s,
-    and nothing is published when the epoch is sealed. Where options decide them, the constructor
-    sets them; ask instances only.
+    ``guarantee`` is the promise of this vertex. ``accepts`` is the input of its writers: lists of
+    records, or also frames. A frame has a known ``form``; its ``rows`` are objects with the same
+    JSON text as the records, its ``columns`` their values. With ``takes_times``, writers are
+    ``PreparingWriter``s that need the event times of records. With ``refuses_records``, published
+    records may be refused one by one, and become dead letters. With ``writes_at_once``, writers are
+    ``PromptWriter``s, and nothing is published when the epoch is sealed. Where options decide these
+    attributes, the constructor sets them, so read them from instances.
     """
 
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     takes_times: bool = False
-    takes_rows: bool = False
+    accepts: Accepts = "records"
     refuses_records: bool = False
     writes_at_once: bool = False
 
@@ -303,17 +305,3 @@ class PreparingWriter(SinkWriter, Protocol):
 
         Called for each record of a batch for which ``prepare`` raised, and again for a retry.
         """
-
-
-@runtime_checkable
-class RowWriter(PreparingWriter, Protocol):
-    """One that, where ``takes_rows``, also takes a ``Frame`` instead of a list.
-
-    Their ``rows`` give what has the same JSON text as the records, one at a time; their ``columns``
-    what these hold, by the names of their ``form``.
-    """
-
-    takes_rows: bool
-
-    def write(self, values: Sequence[Any]) -> None: ...
-    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any: ...

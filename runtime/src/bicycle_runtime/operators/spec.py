@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.contract import SourceReader, WriterFactory
+from bicycle_runtime.contract import Accepts, SourceReader, WriterFactory
 from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.settings import StateSettings
@@ -68,7 +68,7 @@ class OperatorSpec:
     ``watermarks`` is set for generators whose watermarks an operator below needs; ``generators``
     are the uids of the generators whose watermarks reach its input, and ``lag_ms`` how far its own
     stays behind theirs. ``takes_times`` is set for sinks whose writers need the event times of
-    records, ``takes_rows`` for sinks whose writers take them as columns.
+    records; ``accepts`` is the input of the writers of a sink.
     """
 
     vertex: Vertex
@@ -81,7 +81,7 @@ class OperatorSpec:
     generators: tuple[str, ...] = ()
     lag_ms: int = 0
     takes_times: bool = False
-    takes_rows: bool = False
+    accepts: Accepts = "records"
 
     @property
     def uid(self) -> str:

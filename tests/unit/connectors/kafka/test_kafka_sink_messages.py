@@ -18,6 +18,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
     MessagePlan,
     TopicLimits,
     UnencodableError,
+    input_of,
 )
 from bicycle_runtime.connectors.kafka.errors import KAFKA_PROPERTY_WRONG, STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.kafka.marker import Marker, marker_topic_name
@@ -371,12 +372,13 @@ def test_what_builders_make_is_what_the_sink_takes():
 @pytest.mark.parametrize("name", ["json", "auto", "msgpack"])
 @given(rows=st.lists(st.tuples(st.text() | st.none(), st.integers(0, 2**40) | st.lists(st.text()))))
 def test_messages_are_the_same_from_columns_as_from_records(name, rows):
+    plan = MessagePlan(value_format=name, key_format="auto", functions={"key": FieldText("t")})
     made = encoder(name, key=FieldText("t"))
     words, others = zip(*rows, strict=True) if rows else ((), ())
     columns = in_columns(dict, t=words, n=others)
     records = [{"t": word, "n": other} for word, other in rows]
 
-    assert made.takes_rows
+    assert input_of(plan) == "frames"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Frame, "records", None)  # None of them is made.
         assert made.encode(columns) == made.encode(records)
@@ -407,7 +409,10 @@ def test_a_record_that_is_no_message_is_found_among_columns():
     ],
 )
 def test_what_is_told_by_functions_or_written_otherwise_takes_records(name, functions):
-    assert not encoder(name, **functions).takes_rows
+    assert (
+        input_of(MessagePlan(value_format=name, key_format="auto", functions=functions))
+        == "records"
+    )
 
 
 @dataclass

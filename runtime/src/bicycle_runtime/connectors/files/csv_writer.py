@@ -44,7 +44,7 @@ class CsvWriter(StagedWriter):
     """
 
     def __init__(self, task: WriterTask, file_name: str, record_type: Any) -> None:
-        super().__init__(task, file_name, self._rows, takes_rows=True)
+        super().__init__(task, file_name, self._rows)
         self._names = declared_names(record_type)
 
     def heading(self) -> bytes:
@@ -84,7 +84,7 @@ class TimedJsonWriter(StagedWriter):
     """
 
     def __init__(self, task: WriterTask, file_name: str, time_field: str) -> None:
-        super().__init__(task, file_name, b"".join, takes_rows=True)
+        super().__init__(task, file_name, b"".join)
         self._field = time_field
         self._to_json = msgspec.json.Encoder().encode
 

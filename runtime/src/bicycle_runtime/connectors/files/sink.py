@@ -180,8 +180,8 @@ class FileWriterFactory:
         if self.file_suffix == "csv":
             return CsvWriter(task, name, self.record_type)
         if self.file_suffix == "jsonl":
-            return StagedWriter(task, name, json_lines, takes_rows=True)
-        return StagedWriter(task, name, text_lines, takes_rows=True)
+            return StagedWriter(task, name, json_lines)
+        return StagedWriter(task, name, text_lines)
 
 
 class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTargets, Sink):
@@ -189,7 +189,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSinkOptions
-    takes_rows = True
+    accepts = "frames"
     file_suffix: ClassVar[str]
 
     def __init__(self, spec: ConnectorSpec) -> None:

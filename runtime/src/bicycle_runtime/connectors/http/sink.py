@@ -63,7 +63,7 @@ class _JsonWriterFactory:
 
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer for one subtask and epoch."""
-        return StagedWriter(task, "records.jsonl", json_lines, takes_rows=True)
+        return StagedWriter(task, "records.jsonl", json_lines)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
     """Sends records to one address."""
 
     options_class = HttpSinkOptions
-    takes_rows = True
+    accepts = "frames"
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from bicycle_runtime.connectors.lines import json_lines
-from bicycle_runtime.contract import EventTimes
+from bicycle_runtime.contract import Accepts, EventTimes
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.function_reading import read
 from bicycle_runtime.expressions.symbols import Reading
@@ -88,14 +88,15 @@ class MessagePlan:
     has_event_times: bool = False
 
 
-def takes_rows(plan: MessagePlan) -> bool:
-    """Return whether messages are made of a frame without creating records."""
+def input_of(plan: MessagePlan) -> Accepts:
+    """Return the input of which messages are made without creating records."""
     if plan.functions.keys() - {"key"} or plan.value_format not in _OF_ROWS:
-        return False
+        return "records"
     try:
-        return "key" not in plan.functions or read(plan.functions["key"]) is not None
+        is_read = "key" not in plan.functions or read(plan.functions["key"]) is not None
     except Reading:
-        return False
+        is_read = False
+    return "frames" if is_read else "records"
 
 
 _OF_ROWS = frozenset({"json", "msgpack", "auto"})
@@ -120,7 +121,6 @@ class MessageEncoder:
 
     def __init__(self, plan: MessagePlan, clock: Clock | None = None) -> None:
         self._plan = plan
-        self.takes_rows = takes_rows(plan)
         self._limits = plan.limits
         self._clock = clock or SystemClock()
         functions = plan.functions

@@ -26,7 +26,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
     EncodingSchema,
     MessagePlan,
     TopicLimits,
-    takes_rows,
+    input_of,
 )
 from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import (
@@ -103,7 +103,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self.writes_at_once = not self._is_staged
         self._topic_plan = options.create_topic
         self._messages = message_plan(options, spec)
-        self.takes_rows = takes_rows(self._messages)
+        self.accepts = input_of(self._messages)
         given = checked_properties(
             options.properties, vertex=spec.vertex_id, reserved=options.reserved
         )

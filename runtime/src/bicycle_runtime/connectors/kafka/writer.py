@@ -125,7 +125,7 @@ class StagingWriter(StagedWriter):
     """
 
     def __init__(self, task: WriterTask, encoder: MessageEncoder) -> None:
-        super().__init__(task, "messages.bin", pack_messages, takes_rows=encoder.takes_rows)
+        super().__init__(task, "messages.bin", pack_messages)
         self._encoder = encoder
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
@@ -154,7 +154,6 @@ class DirectWriter:
         self._factory = factory
         self._plan = factory.plan
         self._count = 0
-        self.takes_rows = encoder.takes_rows
 
     @cached_property
     def _sending(self) -> SendingClient:

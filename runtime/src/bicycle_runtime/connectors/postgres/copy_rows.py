@@ -64,7 +64,7 @@ class CopyWriter(StagedWriter):
     """
 
     def __init__(self, task: WriterTask, table: CopyWriterFactory) -> None:
-        super().__init__(task, "rows.copy", b"".join, takes_rows=True)
+        super().__init__(task, "rows.copy", b"".join)
         self._table = table
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:

@@ -73,7 +73,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = PostgresSinkOptions
-    takes_rows = True
+    accepts = "frames"
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

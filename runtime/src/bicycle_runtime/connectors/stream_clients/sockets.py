@@ -314,8 +314,7 @@ class LineWriterFactory:
 
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer of one line per record."""
-        takes_rows = self._codec is None
-        return StagedWriter(task, "records.txt", self._encode, takes_rows=takes_rows)
+        return StagedWriter(task, "records.txt", self._encode)
 
     def _encode(self, values: Sequence[Any]) -> bytes:
         if self._codec is None:
@@ -332,7 +331,8 @@ class SocketSink(SentSink):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         given = self._options.given_options()
-        self.takes_rows = not self._options.stream and "value_format" not in given
+        if not self._options.stream and "value_format" not in given:
+            self.accepts = "frames"
 
     @property
     def port(self) -> int:
@@ -381,7 +381,8 @@ class SocketSink(SentSink):
         if self._options.stream:
             return super().writer()
         address = self._options.address
-        return LineWriterFactory(None if self.takes_rows else LineCodec(self._codec, address))
+        is_plain = self.accepts == "frames"
+        return LineWriterFactory(None if is_plain else LineCodec(self._codec, address))
 
     def _payloads(self, files: Sequence[StagedFile]) -> Iterator[bytes]:
         if self._options.stream:

@@ -49,7 +49,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
-    takes_rows = True
+    accepts = "frames"
 
     def __init__(
         self,

@@ -92,14 +92,12 @@ def _find_dictionary_columns(rows: pyarrow.Table) -> list[str] | bool:
 
 
 class TableWriter:
-    """A ``RowWriter`` that stages Parquet files.
+    """A writer that stages Parquet files.
 
     Args:
         task: Where to stage.
         table: The table, and its format.
     """
-
-    takes_rows = True
 
     def __init__(self, task: WriterTask, table: TableWriterFactory) -> None:
         self._task = task

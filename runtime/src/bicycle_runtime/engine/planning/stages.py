@@ -108,7 +108,7 @@ class _Planner:
     def __init__(self, graph: JobGraph, sinks: Mapping[str, Sink]) -> None:
         self._graph = graph = _divided_once(graph)
         self._timed_sinks = {uid for uid, sink in sinks.items() if sink.takes_times}
-        self._row_sinks = {uid for uid, sink in sinks.items() if sink.takes_rows}
+        self._accepts = {uid: sink.accepts for uid, sink in sinks.items()}
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
         self._chains = {chain.id: chain for chain in optimize(graph).chains}
         self._chain_of = {
@@ -227,7 +227,7 @@ class _Planner:
             generators=self._time.generators(operator),
             lag_ms=self._time.lag_ms(operator),
             takes_times=operator in self._timed_sinks,
-            takes_rows=operator in self._row_sinks,
+            accepts=self._accepts.get(operator, "records"),
         )
 
     def _key_by(self, vertex: Vertex) -> Vertex | None:

@@ -12,7 +12,6 @@ from bicycle_runtime.contract import (
     EventTimes,
     PreparingWriter,
     PromptWriter,
-    RowWriter,
     SinkWriter,
     StagedFile,
     WriterFactory,
@@ -47,12 +46,11 @@ class SinkOperator(Operator):
         self._factory = factory
         self._writer: SinkWriter | None = None
         self._preparing: PreparingWriter | None = None
-        self._takes_rows = False
         self.task: WriterTask | None = None
 
     @classmethod
     def answer(cls, spec: OperatorSpec, load: Load, shape: RecordShape | None) -> ColumnAnswer:  # noqa: ARG003  # It has no function.
-        if not spec.takes_rows:
+        if spec.accepts != "frames":
             return ColumnAnswer("its writer reads records")
         return ColumnAnswer(None, spares_records=shape is not None and shape.is_open)
 
@@ -61,10 +59,9 @@ class SinkOperator(Operator):
             assert self.task is not None
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
-            self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
         values: Any = batch.values
-        is_written = self._takes_rows and isinstance(values, Frame) and values.form is not None
-        if not is_written:
+        accepts = self.spec.accepts == "frames" and isinstance(values, Frame)
+        if not accepts or values.form is None:
             values = batch.to_list()
         if self._preparing is not None:
             values = self._prepare(self._preparing, values, batch)
