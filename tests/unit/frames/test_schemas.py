@@ -8,14 +8,8 @@ import pyarrow
 import pytest
 
 from bicycle_runtime.endpoints.values import ColumnWord, FieldType
-from bicycle_runtime.frames.schemas import (
-    ARROW_KINDS,
-    VALUE_TYPES,
-    Field,
-    Schema,
-    arrow_type,
-    word_of,
-)
+from bicycle_runtime.expressions.sql import types as sql_types
+from bicycle_runtime.frames.schemas import ARROW_KINDS, VALUE_TYPES, Field, Schema, arrow_type
 from bicycle_sdk.option_values import OptionValueError, convert
 from bicycle_sdk.sinks import ColumnType
 
@@ -26,26 +20,26 @@ VALUES = {
 ALIASES = {"date32[day]": "date32", "double": "float64", "float": "float32"}
 
 
-@pytest.mark.parametrize("word", [found.word for found in VALUE_TYPES])
-def test_a_schema_of_each_word_is_read_again_from_its_arrow_type(word):
-    schema = Schema.of_words({"a": word, "b": f"{word}?"})
+def test_a_schema_has_the_types_of_words_and_whether_fields_may_be_null():
+    schema = Schema.of_words({"price": "decimal(12,2)", "at": "timestamp?", "user": "str"})
 
-    assert schema == Schema.of_arrow(schema.arrow())
-    assert [field.is_nullable for field in schema] == [False, True]
-    assert arrow_type(word) == arrow_type(word_of(arrow_type(word)))
-
-
-def test_a_schema_names_the_words_of_its_fields():
-    words = {"user": "string", "cents": "int?", "price": "decimal(12,2)", "at": "timestamp?"}
-
-    assert words == Schema.of_words(words).words()
+    assert [
+        Field(name="price", type=pyarrow.decimal128(12, 2), is_nullable=False),
+        Field(name="at", type=pyarrow.timestamp("ms", "UTC"), is_nullable=True),
+        Field(name="user", type=pyarrow.string(), is_nullable=False),
+    ] == list(schema)
 
 
 def test_a_field_of_an_unknown_type_is_refused_with_the_known_types():
     with pytest.raises(ValueError, match="'money' is not a type of fields; the types are string"):
         Schema.of_words({"price": "money"})
-    with pytest.raises(ValueError, match="list<item: int64> is not a type of fields"):
-        Schema((Field(name="tags", type=pyarrow.list_(pyarrow.int64())),)).words()
+
+
+@pytest.mark.parametrize("word", [found.word for found in VALUE_TYPES if found.sql])
+def test_sql_has_the_same_arrow_type_for_its_word(word):
+    [found] = [each for each in VALUE_TYPES if each.word == word]
+
+    assert sql_types.arrow_type(found.sql) == arrow_type(word)
 
 
 @pytest.mark.parametrize("name", list(ARROW_KINDS))

@@ -7,7 +7,7 @@ from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -22,8 +22,8 @@ from bicycle_sdk.option_values import decimal_digits
 class ValueType:
     """A type of values.
 
-    ``word`` is its name in pipelines and SQL expressions. ``python`` is the type of the values, or
-    None if they have several types. ``arrow`` returns the Arrow type of a column, ``arrows`` are
+    ``word`` is its name in pipelines, ``sql`` in SQL. ``python`` is the type of the values, or None
+    if they have several types. ``arrow`` returns the Arrow type of a column, ``arrows`` are
     the names of all Arrow types with values of ``python``, and ``array`` is the numpy type of a
     column without nulls. With ``in_fields`` a pipeline can declare fields of the type, whose values
     need no conversion if they have one of the types in ``takes`` (None: any type). With
@@ -35,6 +35,7 @@ class ValueType:
     arrow: Callable[[Any], Any]
     arrows: tuple[str, ...] = ()
     array: str | None = None
+    sql: str = ""
     takes: frozenset[type] | None = None
     in_fields: bool = False
     in_columns: bool = True
@@ -45,25 +46,28 @@ class ValueType:
         return self.word if self.python is None else self.python.__name__.lower()
 
 
-def _plain(word: str, python: type, name: str, *others: str, array: str | None) -> ValueType:
+def _plain(word: str, python: type, sql: str, *arrows: str, array: str | None = None) -> ValueType:
     """Return a type of which Python, Arrow and JSON have values."""
     return ValueType(
-        word=word, python=python, arrow=lambda pa: pa.type_for_alias(name), array=array,
-        arrows=(name, *others), takes=frozenset({python}), in_fields=True,
+        word=word, python=python, sql=sql, arrow=lambda pa: pa.type_for_alias(arrows[0]),
+        arrows=arrows, array=array, takes=frozenset({python}), in_fields=True,
     )  # fmt: skip
 
 
 _INTS = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]
 VALUE_TYPES: tuple[ValueType, ...] = (
-    _plain("string", str, "string", "large_string", array=None),
-    _plain("int", int, "int64", *_INTS, array="int64"),
-    _plain("float", float, "double", "float", array="float64"),
-    _plain("bool", bool, "bool", array="bool"),
+    _plain("string", str, "VARCHAR", "string", "large_string"),
+    _plain("int", int, "BIGINT", "int64", *_INTS, array="int64"),
+    _plain("float", float, "DOUBLE", "double", "float", array="float64"),
+    _plain("bool", bool, "BOOLEAN", "bool", array="bool"),
     ValueType(
-        word="bytes", python=bytes, arrow=lambda pa: pa.binary(), arrows=("binary", "large_binary")
+        word="bytes", python=bytes, arrow=lambda pa: pa.binary(), sql="BLOB",
+        arrows=("binary", "large_binary"),
     ),
     ValueType(word="datetime", python=datetime, arrow=lambda pa: pa.timestamp("us", "UTC")),
-    ValueType(word="date", python=date, arrow=lambda pa: pa.date32(), arrows=("date32[day]",)),
+    ValueType(
+        word="date", python=date, arrow=lambda pa: pa.date32(), arrows=("date32[day]",), sql="DATE"
+    ),
     ValueType(word="time", python=time, arrow=lambda pa: pa.time64("us"), arrows=("time64[us]",)),
     ValueType(
         word="duration", python=timedelta, arrow=lambda pa: pa.duration("us"),
@@ -76,10 +80,10 @@ VALUE_TYPES: tuple[ValueType, ...] = (
     ),
     # A time as events have it: RFC 3339 text, or ms since 1970.
     ValueType(
-        word="timestamp", python=None, arrow=lambda pa: pa.timestamp("ms", "UTC"),
+        word="timestamp", python=None, arrow=lambda pa: pa.timestamp("ms", "UTC"), sql="TIMESTAMP",
         takes=frozenset({str, int, float, datetime}), in_fields=True, in_columns=False,
     ),
-    ValueType(word="json", python=None, arrow=lambda pa: pa.string(), in_fields=True),
+    ValueType(word="json", python=None, arrow=lambda pa: pa.string(), sql="JSON", in_fields=True),
 )  # fmt: skip
 _BY_WORD: Mapping[str, ValueType] = {
     **{found.column_word: found for found in VALUE_TYPES},
@@ -108,8 +112,6 @@ class Schema:
         >>> schema = Schema.of_words({"user": "string", "cents": "int?", "price": "decimal(12,2)"})
         >>> [(field.name, str(field.type), field.is_nullable) for field in schema]
         [('user', 'string', False), ('cents', 'int64', True), ('price', 'decimal128(12, 2)', False)]
-        >>> schema.words()
-        {'user': 'string', 'cents': 'int?', 'price': 'decimal(12,2)'}
     """
 
     fields: tuple[Field, ...]
@@ -127,34 +129,8 @@ class Schema:
         ]
         return cls(tuple(found))
 
-    @classmethod
-    def of_arrow(cls, schema: Iterable[Any]) -> Schema:
-        """Return the schema of Arrow fields."""
-        found = [
-            Field(name=each.name, type=each.type, is_nullable=each.nullable) for each in schema
-        ]
-        return cls(tuple(found))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the fields."""
-        return tuple(field.name for field in self.fields)
-
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
-
-    def arrow(self) -> Any:
-        """Return the schema as Arrow's."""
-        pa = arrow()
-        return pa.schema([pa.field(f.name, f.type, nullable=f.is_nullable) for f in self.fields])
-
-    def words(self) -> dict[str, str]:
-        """Return the words of the fields, as ``of_words`` accepts them.
-
-        Raises:
-            ValueError: a field has a type without a word, such as a list.
-        """
-        return {f.name: word_of(f.type) + "?" * f.is_nullable for f in self.fields}
 
 
 @cache
@@ -165,23 +141,6 @@ def arrow_type(word: str) -> Any:
         return arrow().decimal128(*digits)
     found = _BY_WORD.get(plain)
     return None if found is None else found.arrow(arrow())
-
-
-def word_of(kind: Any) -> str:
-    """Return the word for an Arrow type.
-
-    Raises:
-        ValueError: there is no word for it.
-    """
-    types = arrow().types
-    if types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if types.is_timestamp(kind):
-        return "timestamp" if kind.unit in ("s", "ms") else "datetime"
-    for found in VALUE_TYPES:
-        if str(kind) in found.arrows or (found.python and found.arrow(arrow()) == kind):
-            return found.word
-    raise ValueError(f"{kind} is not a type of fields; cast it")
 
 
 def _require_type(word: str) -> Any:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.frames.record_forms import RecordForm
-from bicycle_runtime.frames.schemas import VALUE_TYPES, Field, arrow_type
+from bicycle_runtime.frames.schemas import VALUE_TYPES, Field, Schema, arrow_type
 from bicycle_runtime.frames.vectors import Vector
 from bicycle_runtime.records.times import date_of, duration_of, moment_of, time_of_day_of
 
@@ -104,14 +104,18 @@ class TableColumns:
         Raises:
             ColumnTypeError: a word is not a type of columns.
         """
-        columns = []
-        for name, word in words.items():
-            text = str(word).strip().lower()
-            found = arrow_type(text) if text.partition("(")[0] in _WORDS else None
-            if found is None:
-                raise ColumnTypeError(name, repr(word), ", ".join([*_WORDS, "decimal(12,2)"]))
-            convert = _payload if text == "json" else _CONVERSIONS.get(found)
-            columns.append(_Column(name=name, type=found, convert=convert))
+        found = {name: str(word).strip().lower() for name, word in words.items()}
+        for name, word in found.items():
+            if word.partition("(")[0] not in _WORDS or arrow_type(word) is None:
+                known = ", ".join([*_WORDS, "decimal(12,2)"])
+                raise ColumnTypeError(name, repr(words[name]), known)
+        columns = [
+            _Column(
+                name=each.name, type=each.type,
+                convert=_payload if found[each.name] == "json" else _CONVERSIONS.get(each.type),
+            )
+            for each in Schema.of_words(found)
+        ]  # fmt: skip
         return cls(columns, "either", time_name)
 
     @classmethod

@@ -20,7 +20,6 @@ from bicycle_runtime.expressions.sql.nested import path_text
 from bicycle_runtime.expressions.sql.steps import (
     CompiledExpressions,
     ExpressionInvalidError,
-    FieldWord,
 )
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
@@ -34,16 +33,13 @@ from bicycle_runtime.expressions.sql.tree import (
     type_of,
 )
 from bicycle_runtime.expressions.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
     JSON,
     NULL,
-    TIMESTAMP,
     VARCHAR,
     SqlType,
     type_named,
 )
+from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_runtime.frames.vectors import Vector
 from bicycle_sdk.expressions import Expression, lit
 
@@ -101,13 +97,9 @@ _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 # Types of fields, and of the results of expressions in pipelines.
 _OF_FIELDS: Mapping[str, SqlType] = {
-    "string": VARCHAR, "int": BIGINT, "float": DOUBLE, "bool": BOOLEAN, "timestamp": TIMESTAMP,
-    "json": JSON,
-}  # fmt: skip
-_WORDS: Mapping[SqlType, FieldWord] = {
-    VARCHAR: "string", BIGINT: "int", DOUBLE: "float", BOOLEAN: "bool", TIMESTAMP: "timestamp",
-    JSON: "string",
-}  # fmt: skip
+    found.word: found.sql for found in VALUE_TYPES if found.in_fields and found.sql
+}
+_WORDS = {**{kind: word for word, kind in _OF_FIELDS.items()}, JSON: "string"}
 
 
 class SqlDialect(DuckDB):

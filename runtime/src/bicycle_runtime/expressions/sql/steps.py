@@ -9,13 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from bicycle_runtime.expressions.evaluation import HasExpression, noted
 from bicycle_runtime.frames.frame import Frame
 from bicycle_sdk.expressions import Expression, col
-
-FieldWord = Literal["string", "int", "float", "bool", "timestamp", "json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +22,7 @@ class CompiledExpressions:
 
     names: tuple[str, ...]
     trees: tuple[Expression, ...]
-    types: tuple[FieldWord, ...]
+    types: tuple[str, ...]
 
 
 class ExpressionInvalidError(Exception):

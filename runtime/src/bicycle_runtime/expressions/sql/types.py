@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow
 
+from bicycle_runtime.frames.schemas import VALUE_TYPES
+
 SqlType = str
 NULL, BOOLEAN, BIGINT, DOUBLE, VARCHAR = "NULL", "BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR"
 TIMESTAMP, DATE, TIME, INTERVAL = "TIMESTAMP", "DATE", "TIME", "INTERVAL"
@@ -19,15 +21,8 @@ JSON, BLOB = "JSON", "BLOB"
 DECIMAL_DIGITS_MAX = 38
 
 _ARROW: Mapping[SqlType, Any] = {
+    **{found.sql: found.arrow(pyarrow) for found in VALUE_TYPES if found.sql},
     NULL: pyarrow.null(),
-    BOOLEAN: pyarrow.bool_(),
-    BIGINT: pyarrow.int64(),
-    DOUBLE: pyarrow.float64(),
-    VARCHAR: pyarrow.string(),
-    JSON: pyarrow.string(),
-    BLOB: pyarrow.binary(),
-    TIMESTAMP: pyarrow.timestamp("ms", "UTC"),
-    DATE: pyarrow.date32(),
     TIME: pyarrow.time32("ms"),
     INTERVAL: pyarrow.month_day_nano_interval(),
 }
