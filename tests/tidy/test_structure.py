@@ -63,7 +63,6 @@ STAND_ALONE = frozenset(
         "connectors.kafka.idle_rest",
         "connectors.tables.row_groups",
         "endpoints.keys",
-        "expressions.sql.numbers",
         "expressions.sql.texts",
         "extraction.loading",
         "extraction.neighbors",
