@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bicycle_runtime.cli.parameters import home, job_names
-from bicycle_runtime.cli.rendering import watermark_text
+from bicycle_runtime.cli.rendering import time_text, watermark_text
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text, duration_text
 from bicycle_streams.cli.commands import command
@@ -120,7 +119,7 @@ def _row(report: EpochReport) -> tuple[str, ...]:
         return (str(report.epoch), "", "", _status(report), *[""] * (len(_HEADINGS) - 4))
     return (
         str(report.epoch),
-        _time(report.sealed_ms),
+        time_text(report.sealed_ms),
         duration_text(report.age_ms or 0),
         _status(report),
         byte_text(report.base_bytes),
@@ -141,7 +140,7 @@ def details(report: EpochReport) -> list[str]:
     if report.sealed_ms is None:
         return lines
     lines += [
-        f"  sealed       {_time(report.sealed_ms)}, {duration_text(report.age_ms or 0)} ago",
+        f"  sealed       {time_text(report.sealed_ms)}, {duration_text(report.age_ms or 0)} ago",
         f"  state        bases {byte_text(report.base_bytes)}, "
         f"deltas {byte_text(report.delta_bytes)}, {amount(report.file_count, 'file')}",
         f"  records      {count_text(report.record_count)} since the beginning",
@@ -180,7 +179,3 @@ def _offsets(report: EpochReport) -> str:
 def _span(numbers: Any) -> str:
     low, high = min(numbers, default=0), max(numbers, default=0)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

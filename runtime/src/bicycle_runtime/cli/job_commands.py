@@ -6,14 +6,19 @@ They apply to running and ended jobs of this machine, or with ``--service`` of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.parameters import job_names
-from bicycle_runtime.cli.rendering import lag_text, metric_texts, phase_text, watermark_text
+from bicycle_runtime.cli.rendering import (
+    lag_text,
+    metric_texts,
+    phase_text,
+    time_text,
+    watermark_text,
+)
 from bicycle_runtime.cli.status_lines import stuck_lines, waiting_lines
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
@@ -130,7 +135,7 @@ def _row(status: JobStatus) -> tuple[str, ...]:
         str(status.epoch),
         count_text(status.record_count),
         count_text(status.records_per_second) if is_running else "",
-        _time(status.started_ms),
+        time_text(status.started_ms),
         str(status.pid) if is_running else "",
     )
 
@@ -143,7 +148,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
         ("process", _process(status)),
         ("supervisor", _supervisor(status, is_there=is_supervised)),
         ("phase", "" if status.phase is None else phase_text(status.phase)),
-        ("started", _time(status.started_ms)),
+        ("started", time_text(status.started_ms)),
         ("ran", duration_text(_ran_ms(status))),
         ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
         ("now", activity_text(status, SystemClock().now_ms())),
@@ -194,7 +199,7 @@ def _checkpoint(status: JobStatus) -> str:
     if status.silent_storage_ms is None or status.state.is_final:
         return status.checkpoint
     silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
-    since = f"{_time(status.silent_storage_ms)} ({duration_text(silent_ms)})"
+    since = f"{time_text(status.silent_storage_ms)} ({duration_text(silent_ms)})"
     if status.storage_reason:
         return f"{status.checkpoint}: refused since {since}: {status.storage_reason}"
     return f"{status.checkpoint}: waiting for storage since {since}"
@@ -267,7 +272,7 @@ def _ended_workers(status: JobStatus) -> str:
     where = f" on {last.host}" if last.host else ""
     operator = f", in {last.operator!r}" if last.operator else ""
     return (
-        f"{count_text(count)} ended unexpectedly, the last at {_time(last.time_ms)}: pid "
+        f"{count_text(count)} ended unexpectedly, the last at {time_text(last.time_ms)}: pid "
         f"{last.pid}{where}, {last.how}{at_most}{operator}"
     )
 
@@ -276,7 +281,7 @@ def _restart(note: RestartNote) -> str:
     then = "not restarted"
     if note.delay_ms is not None:
         then = f"restarted after {duration_text(note.delay_ms)}"
-    text = f"{_time(note.time_ms)} {note.code} {note.message}"
+    text = f"{time_text(note.time_ms)} {note.code} {note.message}"
     return f"{text}; attempt {note.attempt} since epoch {note.epoch}, {then}"
 
 
@@ -290,7 +295,3 @@ def _records(status: JobStatus) -> str:
 
 def _ran_ms(status: JobStatus) -> int:
     return max(0, (status.ended_ms or status.updated_ms) - status.started_ms)
-
-
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

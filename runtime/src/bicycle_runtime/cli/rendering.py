@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bicycle_runtime.jobs.status import PhaseStatus
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time of the clock, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def phase_text(phase: PhaseStatus) -> str:

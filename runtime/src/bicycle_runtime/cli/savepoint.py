@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.operations import add_operations
 from bicycle_runtime.cli.parameters import complete_savepoint, job_names
+from bicycle_runtime.cli.rendering import time_text
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
 from bicycle_streams.cli.commands import command, command_group
@@ -125,7 +125,7 @@ def _row(entry: SavepointEntry) -> tuple[str, ...]:
         entry.job,
         f"{entry.plugin} {entry.plugin_version}".strip(),
         str(entry.epoch),
-        _time(entry.created_ms),
+        time_text(entry.created_ms),
         count_text(entry.event_count),
         byte_text(entry.byte_count),
         str(entry.file_count),
@@ -138,12 +138,8 @@ def _savepoint_lines(savepoint: Savepoint, url: str, *, is_verified: bool) -> li
     return [
         f"savepoint {savepoint.name} in {url}",
         f"  job          {savepoint.job}, plugin {plugin or 'unknown'}",
-        f"  created      {_time(savepoint.created_ms)}",
+        f"  created      {time_text(savepoint.created_ms)}",
         f"  size         {byte_text(savepoint.byte_count)} in "
         f"{amount(savepoint.file_count, 'file')}{whole}",
         f"  digest       {savepoint.bundle_digest}",
     ]
-
-
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -403,13 +403,8 @@ def _read_uri(
 ) -> tuple[str, dict[str, Any]] | None:
     """Return the kind and the keys of a table with a URI; None if the URI is wrong.
 
-    Problems of the keys in the URI are reported at the URI.
-
-    Args:
-        checks: Takes the problems.
-        table: The table: a source or sink of the short form, or the connector of a vertex.
-        direction: Source or sink.
-        path: Path of the table.
+    The table is a source or sink of the short form, or the connector of a vertex. Problems of the
+    keys in the URI are reported at the URI.
     """
     is_vertex = path[0] == "vertices"
     word, below = ("type", (*path, "properties")) if is_vertex else ("kind", path)

@@ -91,6 +91,8 @@ def _report(job: str, result: Result) -> str:
     return "\n".join([*lines, f"{done}; gap in the output: {gap}{saved}"])
 
 
+_INPUTS = ("digest", "plugin", "strategy", "epochs", "watch_ms", "skip_savepoint",
+           "allow_dropped_state")  # fmt: skip
 PLAN_UPGRADE = OperationKind(
     name="plan_upgrade",
     summary="Compare another version of the plugin with the last epoch; nothing is changed.",
@@ -115,15 +117,7 @@ UPGRADE = replace(
     wheel="digest",
     plan=PLAN_UPGRADE,
     button="Upgrade",
-    inputs=(
-        "digest",
-        "plugin",
-        "strategy",
-        "epochs",
-        "watch_ms",
-        "skip_savepoint",
-        "allow_dropped_state",
-    ),
+    inputs=_INPUTS,
     question="The next page compares the selected version with the last epoch of {job}, and shows "
     "the effect on each state. The upgrade starts only after you confirm it there.",
     help="The wheel is uploaded to the service of the job and compared with the last epoch: if the "
