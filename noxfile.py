@@ -147,6 +147,16 @@ def _interpreter(version: str) -> str | None:
 
 
 @nox.session
+def kube(session: nox.Session) -> None:
+    """The operator against a real API server, which is built with Go once per machine."""
+    _make(session, "setup")
+    if shutil.which("etcd") is None:
+        session.error("etcd is missing: apt-get install etcd-server")
+    session.run(str(BIN / "python"), "tools/kube_apiserver.py", external=True)
+    session.run(str(BIN / "python"), "-m", "pytest", "tests/kube", external=True)
+
+
+@nox.session
 def release(session: nox.Session) -> None:
     """Build and check all distributions; run the demo and write golden files with the wheels."""
     _make(session, "setup")

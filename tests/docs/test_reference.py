@@ -180,7 +180,7 @@ def test_make_targets_and_sessions_that_pages_name_exist():
         return wrong | (set(re.findall(r"`nox -s ([a-z0-9.-]+)`", text)) - sessions)
 
     assert {"test-all", "crash-kafka", "lock"} <= targets
-    assert sessions == {"release", "tests-3.12", "tests-3.13", "tests-3.14"}
+    assert sessions == {"kube", "release", "tests-3.12", "tests-3.13", "tests-3.14"}
     assert faults_of_pages(unknown) == {}
 
 

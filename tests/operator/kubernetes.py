@@ -58,6 +58,10 @@ class World:
     def __init__(self, api, url, jobs, service_url):
         self.api, self.url, self.jobs, self.service_url = api, url, jobs, service_url
 
+    @property
+    def connection(self):
+        return kopf.ConnectionInfo(server=self.url)
+
     @asynccontextmanager
     async def operator(self, *, is_alone=True, priority=None):
         """Run an operator in a thread: kopf waits for all tasks of its loop when it ends."""
@@ -68,7 +72,7 @@ class World:
 
             @kopf.on.login(registry=registry)
             def login(**_):
-                return kopf.ConnectionInfo(server=self.url)
+                return self.connection
 
             settings = settings_of_operator()
             settings.peering.standalone, settings.peering.mandatory = is_alone, not is_alone

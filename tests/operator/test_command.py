@@ -20,8 +20,10 @@ def start(world, folder):
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": world.url}}],
-        "users": [{"name": "u", "user": {}}],
+        "clusters": [
+            {"name": "k", "cluster": {"server": world.url, "insecure-skip-tls-verify": True}}
+        ],
+        "users": [{"name": "u", "user": {"token": world.connection.token or "none"}}],
     }  # fmt: skip
     (folder / "kubeconfig").write_text(json.dumps(config))
     with (folder / "log").open("ab") as log:

@@ -129,7 +129,12 @@ def test_an_upgrade_that_fails_on_real_data_is_rolled_back_and_reported(
     async def scenario(life):
         await life.create()
         await life.count("ada")
-        await life.change(version="2.0", deletionPolicy="Cancel")
+        patience = {"epochs": 1_000, "watch_ms": 60_000, "skip_savepoint": True}
+        await life.change(version="2.0", deletionPolicy="Cancel", upgrade=patience)
+        await life.world.until(
+            lambda: life.job is not None and life.job.plugin_version == "2.0", "the new version",
+            patience_s=PATIENCE_S,
+        )  # fmt: skip
         life.site.feed("eve")
         await life.until("OperationFailed", phase="RUNNING", version="1.0")
         [message] = [c["message"] for c in life.status["conditions"] if c["type"] == "Synced"]
