@@ -15,7 +15,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import without_zone
+from bicycle_runtime.expressions.sql.functions import rounded_decimal, without_zone
 from bicycle_runtime.expressions.sql.types import (
     BIGINT,
     BLOB,
@@ -132,14 +132,6 @@ def _as_decimal(column: Any, digits: tuple[int, int]) -> Any:
         wide = column.cast(pyarrow.decimal128(19, 0))
         return wide.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
     return rounded_decimal(column, digits)
-
-
-def rounded_decimal(column: Any, digits: tuple[int, int]) -> Any:
-    """Return decimals rounded half away from zero; too many digits are an error."""
-    if column.type.scale > digits[1]:
-        column = pc.round(column, digits[1], "half_towards_infinity")
-    # Arrow checks the digits of decimals of the same scale only when they are converted.
-    return column.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
 
 
 def _as_int(column: Any) -> Any:

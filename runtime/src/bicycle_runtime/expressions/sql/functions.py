@@ -7,12 +7,16 @@ hold the rows by subject; ``table`` joins them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow
+import pyarrow.compute as pc
 
+DECIMAL_DIGITS_MAX = 38
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 Group = Literal[
     "comparison", "logic", "arithmetic", "mathematics", "text", "time", "condition", "json", "array"
 ]
@@ -129,3 +133,31 @@ def as_lists(*columns: Any) -> list[list[Any]]:
 def without_zone(column: Any) -> Any:
     """Return timestamps in UTC without their zone."""
     return column.cast(pyarrow.timestamp("ms"))
+
+
+def decimal_digits(word: str) -> tuple[int, int] | None:
+    """Return the precision and the scale of a DECIMAL, else None."""
+    found = _DECIMAL.fullmatch(word)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def decimal_type(precision: int, scale: int) -> str:
+    """Return the word of a DECIMAL with at most 38 digits.
+
+    Raises:
+        ValueError: there are more digits after the point than digits.
+    """
+    if not 0 <= scale <= precision or not 1 <= precision <= DECIMAL_DIGITS_MAX:
+        raise ValueError(
+            f"DECIMAL({precision}, {scale}): 1 to {DECIMAL_DIGITS_MAX} digits, of which at most "
+            "all are after the point"
+        )
+    return f"DECIMAL({precision},{scale})"
+
+
+def rounded_decimal(column: Any, digits: tuple[int, int]) -> Any:
+    """Return decimals rounded half away from zero; too many digits are an error."""
+    if column.type.scale > digits[1]:
+        column = pc.round(column, digits[1], "half_towards_infinity")
+    # Arrow checks the digits of decimals of the same scale only when they are converted.
+    return column.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))

@@ -15,18 +15,20 @@ import numpy
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.casts import rounded_decimal
-from bicycle_runtime.expressions.sql.functions import Group, SqlFunction, each, function
+from bicycle_runtime.expressions.sql.functions import (
+    DECIMAL_DIGITS_MAX,
+    Group,
+    SqlFunction,
+    decimal_digits,
+    decimal_type,
+    each,
+    function,
+    rounded_decimal,
+)
 from bicycle_runtime.expressions.sql.times import (
     add_to_time,
     is_of_time,
     subtract_from_time,
-)
-from bicycle_runtime.expressions.sql.types import (
-    DECIMAL_DIGITS_MAX,
-    SqlType,
-    decimal_digits,
-    decimal_type,
 )
 
 _NUMBERS = "BIGINT BIGINT -> BIGINT | DECIMAL DECIMAL -> DECIMAL | DOUBLE DOUBLE -> DOUBLE"
@@ -38,37 +40,37 @@ _INT_MIN = -(1 << 63)
 # --- decimals ------------------------------------------------------------------------------------
 
 
-def _digits(*words: SqlType) -> list[tuple[int, int]]:
+def _digits(*words: str) -> list[tuple[int, int]]:
     return [decimal_digits(word) or (0, 0) for word in words]
 
 
-def _common_type(*words: SqlType, more: int = 0) -> SqlType:
+def _common_type(*words: str, more: int = 0) -> str:
     digits = _digits(*words)
     scale = max(one for _, one in digits)
     whole = max(precision - one for precision, one in digits) + more
     return decimal_type(min(DECIMAL_DIGITS_MAX, whole + scale), scale)
 
 
-def _sum_type(*words: SqlType) -> SqlType:
+def _sum_type(*words: str) -> str:
     return _common_type(*words, more=1)
 
 
-def _product_type(*words: SqlType) -> SqlType:
+def _product_type(*words: str) -> str:
     precisions, scales = zip(*_digits(*words), strict=True)
     scale = min(sum(scales), DECIMAL_DIGITS_MAX)
     return decimal_type(min(DECIMAL_DIGITS_MAX, sum(precisions)), scale)
 
 
-def _whole_type(*words: SqlType) -> SqlType:
+def _whole_type(*words: str) -> str:
     [(precision, scale)] = _digits(words[0])
     return decimal_type(min(DECIMAL_DIGITS_MAX, max(1, precision - scale + 1)), 0)
 
 
-def _first_type(*words: SqlType) -> SqlType:
+def _first_type(*words: str) -> str:
     return words[0]
 
 
-def _word(column: Any) -> SqlType:
+def _word(column: Any) -> str:
     return f"DECIMAL({column.type.precision},{column.type.scale})"
 
 
@@ -78,7 +80,7 @@ def _wide(column: Any) -> Any:
     return column.cast(pyarrow.decimal256(precision, column.type.scale))
 
 
-def _arithmetic(name: str, rule: Callable[..., SqlType]) -> Callable[..., Any]:
+def _arithmetic(name: str, rule: Callable[..., str]) -> Callable[..., Any]:
     """Return checked arithmetic of ints and decimals, and that of floats."""
     checked, free = getattr(pc, f"{name}_checked"), getattr(pc, name)
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import pyarrow
 
+from bicycle_runtime.expressions.sql import functions
 from bicycle_runtime.frames.schemas import VALUE_TYPES
 
 SqlType = str
 NULL, BOOLEAN, BIGINT, DOUBLE, VARCHAR = "NULL", "BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR"
 TIMESTAMP, DATE, TIME, INTERVAL = "TIMESTAMP", "DATE", "TIME", "INTERVAL"
 JSON, BLOB = "JSON", "BLOB"
-DECIMAL_DIGITS_MAX = 38
+DECIMAL_DIGITS_MAX = functions.DECIMAL_DIGITS_MAX
+decimal_digits, decimal_type = functions.decimal_digits, functions.decimal_type
 
 _ARROW: Mapping[SqlType, Any] = {
     **{found.sql: found.arrow(pyarrow) for found in VALUE_TYPES if found.sql},
@@ -45,7 +47,6 @@ _IMPLICIT: Mapping[SqlType, tuple[SqlType, ...]] = {
     DATE: (TIMESTAMP,),
     JSON: (VARCHAR,),
 }
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def arrow_type(word: SqlType) -> Any:
@@ -59,26 +60,6 @@ def arrow_type(word: SqlType) -> Any:
         return pyarrow.list_(arrow_type(word.removesuffix("[]")))
     digits = decimal_digits(word)
     return _ARROW[word] if digits is None else pyarrow.decimal128(*digits)
-
-
-def decimal_digits(word: SqlType) -> tuple[int, int] | None:
-    """Return the precision and the scale of a DECIMAL, else None."""
-    found = _DECIMAL.fullmatch(word)
-    return None if found is None else (int(found[1]), int(found[2]))
-
-
-def decimal_type(precision: int, scale: int) -> SqlType:
-    """Return the word of a DECIMAL with at most 38 digits.
-
-    Raises:
-        ValueError: there are more digits after the point than digits.
-    """
-    if not 0 <= scale <= precision or not 1 <= precision <= DECIMAL_DIGITS_MAX:
-        raise ValueError(
-            f"DECIMAL({precision}, {scale}): 1 to {DECIMAL_DIGITS_MAX} digits, of which at most "
-            "all are after the point"
-        )
-    return f"DECIMAL({precision},{scale})"
 
 
 def type_named(text: str) -> SqlType:
