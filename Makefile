@@ -28,7 +28,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests simulation spark \
-	cluster crash crash-kafka backlog-kafka soak versions bench docs screenshots site docs-tests changelog release lock audit sbom clean
+	cluster crash crash-kafka backlog-kafka soak versions bench image docs screenshots site docs-tests changelog release lock audit sbom clean
 .NOTPARALLEL:
 
 # Lists the commands: the text after `##` of each target.
@@ -112,6 +112,9 @@ docs-tests: site ## the site, and the tests of docs against code
 
 release: setup .venv-release/setup.stamp ## build the wheels, check them, and run the demo from them
 	$(BIN)/nox --session release
+
+image: setup ## build the container image, run jobs in it, and run the compose file; needs root, buildah and podman
+	$(BIN)/nox --session image
 
 versions: setup ## the core tests on Python 3.12, 3.13 and 3.14
 	$(BIN)/nox

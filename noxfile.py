@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import shutil
 import subprocess
 import tempfile
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import nox
@@ -182,6 +186,131 @@ def release(session: nox.Session) -> None:
     words = ("-m", "pytest", "-q", "-n", "0", "tests/golden")
     environment = {"BICYCLE_GOLDEN": str(golden)}
     session.run(str(BIN / "python"), *words, external=True, env=environment)
+
+
+# Bytes of the image as a registry stores it.
+IMAGE_BYTES_MAX = 700_000_000
+PODMAN_COMPOSE = "podman-compose==1.6.0"
+# Settings for a machine of CI, which may not raise limits, and whose cgroups crun rejects.
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=10000:10000", "nproc=4096:4096"]
+netns = "host"
+[engine]
+runtime = "runc"
+events_logger = "file"
+cgroup_manager = "cgroupfs"
+"""
+
+
+@nox.session
+def image(session: nox.Session) -> None:
+    """Build the image, count words in it, and run the compose file: needs root and buildah."""
+    folder = Path(".build/image").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("data", "output"):
+        (folder / name).mkdir(parents=True)
+        (folder / name).chmod(0o777)  # The user of the image has another id.
+    (folder / "containers.conf").write_text(CONTAINERS_CONF, encoding="utf-8")
+    environment = {
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "BUILDAH_ISOLATION": "chroot",
+    }
+
+    def run(*words: str) -> str:
+        found = session.run(*words, external=True, env=environment, silent=True, log=False)
+        return str(found).strip()
+
+    _build_base(folder / "base", run)
+    began = time.monotonic()
+    run(*_image_build(), *session.posargs, ".")
+    session.log(f"the image was built in {time.monotonic() - began:.0f} s")
+    archive = folder / "bicycle.tar"
+    run("buildah", "push", "--quiet", "bicycle", f"oci-archive:{archive}")
+    size = archive.stat().st_size
+    session.log(f"the image has {size:,} bytes as a registry stores it")
+    archive.unlink()
+    if size > IMAGE_BYTES_MAX:
+        session.error(f"at most {IMAGE_BYTES_MAX:,} bytes are allowed")
+    _count_words_in_image(session, folder, run)
+    _run_compose(session, folder, run, environment)
+
+
+def _build_base(rootfs: Path, run: Callable[..., str]) -> None:
+    """Make the image of a slim Debian without a registry, once on a machine."""
+    if run("buildah", "images", "--format={{.Name}}").split().count("localhost/bicycle-base"):
+        return
+    words = ("--variant=minbase", "--include=ca-certificates", "bookworm", str(rootfs))
+    run("debootstrap", *words)
+    for name in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
+        shutil.rmtree(rootfs / name)
+    base = run("buildah", "from", "scratch")
+    run("buildah", "add", "--quiet", base, str(rootfs), "/")
+    run("buildah", "commit", "--quiet", "--rm", base, "bicycle-base")
+    shutil.rmtree(rootfs)
+
+
+def _image_build() -> list[str]:
+    """Return the command that builds the image, with pip's settings of this machine."""
+    words = [
+        *("buildah", "build", "--quiet", "--format=docker", "--tag=bicycle"),
+        *("--build-arg=BASE=localhost/bicycle-base", "--file=deploy/image/Containerfile"),
+        "--ignorefile=deploy/image/containerignore",
+    ]
+    if index := os.environ.get("PIP_INDEX_URL"):
+        words.append(f"--build-arg=PIP_INDEX_URL={index}")
+    if path := os.environ.get("PIP_CERT"):
+        words += [f"--build-arg=PIP_CERT={path}", f"--volume={path}:{path}:ro"]
+    return words
+
+
+def _count_words_in_image(session: nox.Session, folder: Path, run: Callable[..., str]) -> None:
+    """Count words on Spark in the driver, and on executors, with a read-only file system."""
+    text = Path("docs/demo/the-long-road.txt").read_text(encoding="utf-8")
+    (folder / "data/road.txt").write_text(text, encoding="utf-8")
+    demo = runpy.run_path("docs/demo/demo.py")
+    job = (
+        "bicycle run --plugin wordcount --set input=/data/road.txt --set output=/output/{0}"
+        " --checkpoint-dir /output/checkpoints-{0} --master {1}"
+    )
+    start = "master=$(bicycle dev cluster start --hosts 2 --memory 1g 2>/dev/null)"
+    commands = {
+        "embedded": job.format("embedded", "'local[2]'"),
+        "executors": f"{start} && {job.format('executors', '${master#master=}')}",
+    }
+    for name, command in commands.items():
+        run(
+            *("podman", "run", "--rm", "--read-only", "--tmpfs=/tmp", "--entrypoint=sh"),
+            *(f"--volume={folder}/data:/data:ro", f"--volume={folder}/output:/output"),
+            *("bicycle", "-ec", command),
+        )
+        if demo["read_counts"](folder / "output" / name) != demo["count_words"](text):
+            session.error(f"the job in the image ({name}) counted other words than the text has")
+        session.log(f"a job in the image counted words correctly ({name})")
+
+
+def _run_compose(
+    session: nox.Session, folder: Path, run: Callable[..., str], environment: dict[str, str]
+) -> None:
+    """Start the service of the compose file, and list its jobs with the command of the file."""
+    run(str(BIN / "python"), "-m", "venv", str(folder / "venv"))
+    run(str(folder / "venv/bin/pip"), "install", "--quiet", PODMAN_COMPOSE)
+    compose = (str(folder / "venv/bin/podman-compose"), "--file", "deploy/compose.yaml")
+    try:
+        run(*compose, "up", "--detach", "service")
+        container = run(*compose, "ps", "--quiet").splitlines()[-1]
+        # Without systemd, Podman does not run the health check by itself.
+        check = ["podman", "healthcheck", "run", container]
+        for _ in range(60):
+            if subprocess.run(check, env=os.environ | environment, check=False).returncode == 0:
+                break
+            time.sleep(1)
+        else:
+            session.error("the service of the compose file is not healthy after a minute")
+        run(*compose, "--profile", "cli", "run", "--rm", "cli", "list")
+    finally:
+        run(*compose, "--profile", "cli", "down", "--volumes")
+    session.log("podman-compose ran the service")
 
 
 def _write_golden(session: nox.Session, *, python: Path) -> Path:

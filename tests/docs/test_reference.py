@@ -124,7 +124,13 @@ def command_lines(text: str) -> list[str]:
 
 
 def unknown_words(line: str, commands: dict[tuple[str, ...], click.Command]) -> list[str]:
-    """Return the command or the options of a line which the command tree does not have."""
+    """Return the command or the options of a line which the command tree does not have.
+
+    After ``--`` follows another command of bicycle, which a unit runs.
+    """
+    line, dashes, other = line.partition(" -- ")
+    if dashes:
+        return unknown_words(line, commands) + unknown_words(f"bicycle {other}", commands)
     words = [word.strip("[]…") for word in re.split(r"[\s|=]+", line)]
     path = ("bicycle",)
     while len(path) < len(words) and (*path, words[len(path)]) in commands:
@@ -145,6 +151,7 @@ def unknown_words(line: str, commands: dict[tuple[str, ...], click.Command]) -> 
         ("bicycle --help", 0),
         ("bicycle fly", 1),
         ("bicycle run --wings 2 --plugin x --tail", 2),
+        ("bicycle run --plugin x -- run --wings 2 --follow", 1),
     ],
 )
 def test_a_command_or_option_that_is_gone_is_noticed(line, count, generate):
@@ -180,7 +187,7 @@ def test_make_targets_and_sessions_that_pages_name_exist():
         return wrong | (set(re.findall(r"`nox -s ([a-z0-9.-]+)`", text)) - sessions)
 
     assert {"test-all", "crash-kafka", "lock"} <= targets
-    assert sessions == {"kube", "release", "tests-3.12", "tests-3.13", "tests-3.14"}
+    assert sessions == {"image", "kube", "release", "tests-3.12", "tests-3.13", "tests-3.14"}
     assert faults_of_pages(unknown) == {}
 
 
