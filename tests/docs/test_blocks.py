@@ -107,9 +107,9 @@ def test_the_unit_of_the_service_runs_a_command_that_exists():
     unit.optionxform = str
     unit.read_string(text)
 
-    program, _, words = unit["Service"]["ExecStart"].partition(" ")
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
     assert program.endswith("/bicycle")
-    assert fault_of(words) is None
+    assert fault_of(shlex.join(words)) is None
 
 
 def shell_lines() -> list[tuple[str, str]]:

@@ -38,10 +38,8 @@ _SECTIONS = {
     "Serve jobs": {
         "up": ("up:up_command", "Start the service: web UI, REST API and jobs behind one port"),
         "down": ("up:down_command", "Stop the service; its jobs continue"),
-        "serve": (
-            "serve:serve_command",
-            "Serve metrics of the jobs of this machine to Prometheus",
-        ),
+        "service": ("service:service_command", "Install the service or a job as a unit of systemd"),
+        "serve": ("serve:serve_command", "Serve metrics of the jobs of this machine to Prometheus"),
         "token": (
             "bicycle_streams.cli.token:token_command",
             "Create, list and revoke access tokens of the service",
@@ -86,10 +84,7 @@ _SECTIONS = {
     "Maintain": {
         "doctor": ("doctor:doctor_command", "Check whether this machine can run jobs"),
         "jobs": ("jobs:jobs_command", "Remove the files of ended jobs"),
-        "completion": (
-            "completion:completion_command",
-            "Print a completion script for a shell",
-        ),
+        "completion": ("completion:completion_command", "Print a completion script for a shell"),
     },
 }
 
