@@ -3,6 +3,9 @@ import os
 import subprocess
 import sys
 
+import pyspark
+import pytest
+
 from bicycle_runtime.engine.errors import HANDSHAKE_FAILED
 from bicycle_runtime.engine.hosts.handshake import (
     MISSING,
@@ -74,7 +77,12 @@ def test_a_checkpoint_folder_that_a_host_does_not_see_is_a_difference():
     assert refused(PLUGIN, *hosts)["differing"] == ["checkpoint folder"]
 
 
-def test_the_probe_tells_the_versions_of_its_interpreter(tmp_path):
+@pytest.mark.parametrize(("is_set", "version"), [(True, "9.8.7"), (False, pyspark.__version__)])
+def test_the_probe_tells_the_versions_of_its_interpreter(tmp_path, is_set, version):
+    # Hosts of YARN and pods have no SPARK_HOME.
+    home = {"SPARK_HOME": str(tmp_path)} if is_set else {}
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars/spark-core_2.13-9.8.7.jar").touch()
     token = tmp_path / "token"
     token.touch()
     arguments = probe_arguments(workers="bicycle_runtime.engine.spark.worker", token=str(token))
@@ -83,12 +91,12 @@ def test_the_probe_tells_the_versions_of_its_interpreter(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **home},
     )
 
     answer = read_answer(["noise", *done.stdout.splitlines()], host="x")
 
-    own = own_facts(spark=MISSING)
+    own = own_facts(spark=version)
     assert answer.problem is None
     assert answer.facts == {**own, "checkpoint folder": "shared"}
 

@@ -22,6 +22,7 @@ from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.java import (
     FIRST_JARS,
     StartingJava,
+    _java_command,
     forget_numpy,
     hush_py4j,
     hush_serializers,
@@ -60,6 +61,21 @@ def test_jars_of_most_classes_are_search_path_and_all_others_behind_them(tmp_pat
     found = search_path(os.pathsep.join([mine, all_jars])).split(os.pathsep)
 
     assert found == [mine, *first, all_jars]
+
+
+def test_the_class_path_follows_the_folders_of_hadoop(tmp_path, monkeypatch):
+    launcher = tmp_path / "java"
+    words = "java\\0-cp\\0jars:$HADOOP_CONF_DIR\\0org.apache.spark.deploy.SparkSubmit\\0"
+    launcher.write_text(f'#!/bin/sh\nprintf "{words}"\n')
+    launcher.chmod(0o755)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    commands = []
+    for folder in ("/etc/one", "/etc/two"):
+        commands.append(_java_command(tmp_path / "cache", launcher, "yarn"))
+        monkeypatch.setenv("HADOOP_CONF_DIR", folder)
+    commands.append(_java_command(tmp_path / "cache", launcher, "yarn"))
+
+    assert [words[2] for words in commands] == ["jars:", "jars:/etc/one", "jars:/etc/two"]
 
 
 def test_each_jar_that_is_search_path_is_one_of_spark():

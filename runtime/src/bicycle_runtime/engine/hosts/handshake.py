@@ -39,7 +39,12 @@ for name in names:
     except Exception:
         facts[name] = "missing"
 jars = glob.glob(os.path.join(os.environ.get("SPARK_HOME", ""), "jars", "spark-core_*.jar"))
-facts["spark"] = os.path.basename(jars[0]).split("-")[2][:-4] if jars else "missing"
+try:
+    # YARN and Kubernetes start executors without SPARK_HOME.
+    from pyspark.version import __version__ as found
+except Exception:
+    found = "missing"
+facts["spark"] = os.path.basename(jars[0]).split("-")[2][:-4] if jars else found
 if token:
     facts["checkpoint folder"] = "shared" if os.path.exists(token) else "not seen"
 problem = None

@@ -52,6 +52,13 @@ _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _CLASS_PATH, _LIBRARY_PATH = "spark.driver.extraClassPath", "spark.driver.extraLibraryPath"
+# Spark's launcher adds these to the class path.
+_CLASS_PATH_VARIABLES = (
+    "HADOOP_CONF_DIR",
+    "SPARK_CONF_DIR",
+    "SPARK_DIST_CLASSPATH",
+    "YARN_CONF_DIR",
+)
 _LIBRARY_VARIABLE = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
 
 
@@ -342,6 +349,7 @@ def _fingerprint(java: Path, class_path: str = "") -> str:
         str(home),
         str((home / "jars").stat().st_mtime_ns),
         *([class_path] if class_path else []),
+        *map("=".join, chosen_variables(_CLASS_PATH_VARIABLES).items()),
     )
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 

@@ -1,0 +1,149 @@
+"""Executors on Kubernetes: Spark's requests, and the entry point of the image in each pod.
+
+The API server is a model: it starts the entry point as a process for each pod that Spark creates,
+with the variables of the pod, as a node does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.clustersite import ClusterSite
+from tests.spark.jobsite import SHORT_LIVED_JAVA, expected_counts, visible_counts
+
+_ENTRYPOINT = Path(__file__).parents[2] / "deploy/image/entrypoint"
+_SECONDS_MAX = 240  # One start of Java after the other.
+_FIELDS = {"status.podIP": "127.0.0.1", "metadata.name": "pod"}
+
+
+class Kubernetes:
+    """The pods that clients have created, each with a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.created: list[dict[str, Any]] = []
+        self.pods: dict[str, dict[str, Any]] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folder, self._log = folder, folder / "executors.log"
+        # A stand-in: tini is a part of the image.
+        (folder / "tini").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+        (folder / "tini").chmod(0o755)
+        self._path = f"{Path(sys.executable).parent}:{folder}:/usr/local/bin:/usr/bin:/bin"
+
+    def create(self, pod: dict[str, Any]) -> None:
+        [container] = pod["spec"]["containers"]
+        pod["status"] = {"phase": "Running", "podIP": _FIELDS["status.podIP"]}
+        pod["metadata"]["uid"] = pod["metadata"]["name"]
+        variables = {
+            each["name"]: each["value"]
+            if "value" in each
+            else _FIELDS[each["valueFrom"]["fieldRef"]["fieldPath"]]
+            for each in container["env"]
+        }
+        self.created.append(pod)
+        self.pods[pod["metadata"]["name"]] = pod
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [_ENTRYPOINT, *container["args"]],
+                env={**SHORT_LIVED_JAVA, **variables, "PATH": self._path},
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+
+    def delete_all(self) -> None:
+        self.pods.clear()
+        for process in self._processes:
+            process.terminate()
+            process.wait()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else "no pod was created"
+
+
+def _handler(kubernetes: Kubernetes) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+        def _answer(self, body: dict[str, Any], code: int = 200) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def _body(self) -> dict[str, Any]:
+            return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+
+        def do_GET(self) -> None:
+            items = list(kubernetes.pods.values()) if "/pods?" in self.path else []
+            self._answer({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})
+
+        def do_POST(self) -> None:
+            body = self._body()
+            if self.path.partition("?")[0] == "/api/v1/namespaces/jobs/pods":
+                kubernetes.create(body)
+            self._answer(body, 201)
+
+        def do_DELETE(self) -> None:
+            self._body()
+            if "/pods" in self.path:
+                kubernetes.delete_all()
+            self._answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
+    return Handler
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[tuple[Kubernetes, str]]:
+    model = Kubernetes(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(model)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield model, f"k8s://http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+    model.delete_all()
+
+
+@pytest.mark.timeout(_SECONDS_MAX + 60)
+def test_pods_with_the_entry_point_of_the_image_run_the_tasks_of_a_job(
+    kubernetes, tmp_path, spark_cache
+):
+    model, master = kubernetes
+    site = ClusterSite(tmp_path / "site", spark_cache, master=master, host_python=sys.executable)
+    words = site.write_words(lines=50)
+    settings = {
+        "spark.kubernetes.container.image": "bicycle:1",
+        "spark.kubernetes.namespace": "jobs",
+        "spark.executor.instances": "1",
+        "spark.driver.host": "127.0.0.1",
+        # The model has no watches.
+        "spark.kubernetes.executor.enableApiWatcher": "false",
+        "spark.kubernetes.executor.apiPollingInterval": "1s",
+    }
+    try:
+        given = [word for item in settings.items() for word in ("--conf", "=".join(item))]
+        life = site.start("--cluster-timeout-ms", "150000", *given)
+        assert life.wait(_SECONDS_MAX) == 0, (life.stderr, model.log)
+    finally:
+        site.kill_everything()
+
+    assert visible_counts(site.output) == expected_counts(words)
+    [container] = model.created[0]["spec"]["containers"]
+    assert (container["image"], container["args"]) == ("bicycle:1", ["executor"])
+    assert model.pods == {}  # The driver deletes its executors.
