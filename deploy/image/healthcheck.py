@@ -1,4 +1,4 @@
-"""The health check of the image: exit code 0 if the service of this container responds.
+"""The health check of the image: exit code 0 if its service responds.
 
 A container that runs no service, such as a job or an executor, is healthy as long as it runs.
 """
@@ -19,7 +19,7 @@ _TIMEOUT_S = 8
 
 
 def main() -> int:
-    """Ask the service for its health."""
+    """Return the exit code: 0 if the service responds or does not run here."""
     address = read_address(Home(home_folder()))
     if address is None:
         return int(_runs_service())

@@ -1,4 +1,4 @@
-"""Write the lock file of the optional libraries: ``lock_extras.py FOLDER EXTRAS FILE``.
+"""The lock file of optional libraries: ``lock_extras.py FOLDER EXTRAS FILE``.
 
 pip lists the packages that ``bicycle-runtime[EXTRAS]`` needs besides the installed ones. Versions
 and hashes come from ``development.lock`` in FOLDER, which also contains tools.
@@ -32,7 +32,7 @@ def entries_of(lock: str) -> dict[str, str]:
 
 
 def names_needed(extras: str, locks: list[str]) -> set[str]:
-    """Return the packages that pip would install, without the projects of this repository."""
+    """Return the packages that pip would install, without the projects here."""
     pins = re.findall(r"^[a-z0-9-]+==[^\\\n]*", "\n".join(locks), re.MULTILINE)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(pins))
