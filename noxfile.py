@@ -37,6 +37,7 @@ NOT_IMPORTED = (
     "bicycle_runtime.connectors.lakes",
     "bicycle_runtime.connectors.postgres",
     "bicycle_runtime.expressions",
+    "bicycle_runtime.tables",
     "bicycle_runtime.formats.avro",
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.stream_clients.pulsar",

@@ -61,16 +61,14 @@ ERROR_AREAS = {
     "22": ("Development brokers and clusters", ("bicycle_runtime.dev",)),
     "23": ("Service", ("bicycle_runtime.service", "bicycle_streams.access")),
     "24": ("REST and gRPC API", ("bicycle_runtime.api",)),
-    "25": (
-        "Servers: addresses, TLS, subscribers",
-        ("bicycle_streams.access", "bicycle_streams.subscriber_server"),
-    ),
+    "25": ("Servers: addresses, TLS, subscribers", ("bicycle_streams",)),
     "26": ("Streams", ("bicycle_streams", "bicycle_runtime.connectors")),
     "27": ("Pipelines", ("bicycle_runtime.pipelines",)),
     "28": ("PostgreSQL connectors", ("bicycle_runtime.connectors",)),
     "29": ("Formats", ("bicycle_runtime.formats",)),
     "30": ("Lake connectors: Delta Lake and Iceberg", ("bicycle_runtime.connectors",)),
     "31": ("HTTP connector", ("bicycle_runtime.connectors",)),
+    "32": ("SQL files", ("bicycle_runtime.tables",)),
 }
 
 OPERATIONS_FILE = Path(bicycle_runtime.__file__).parent / "cli/operation_commands.py"

@@ -11,7 +11,8 @@ RUNTIME = ROOT / "runtime/src/bicycle_runtime"
 HOMES = (SDK, RUNTIME, RUNTIME / "connectors")
 # `bicycle_sdk.state` and `bicycle_sdk.kafka` are public import paths: the handles of the state that
 # the room `state` stores, and the options of the sources and sinks that `connectors.kafka` runs.
-SHARED = {"kafka", "state"}
+# The room `tables` has the tables of SQL files, `connectors.tables` writes rows of tables.
+SHARED = {"kafka", "state", "tables"}
 
 
 def shared_names(homes):

@@ -132,13 +132,15 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
     given = [each for each in (file, pipeline, context.params.get("plugin")) if each is not None]
     if len(given) != 1:
         raise click.UsageError(
-            "pass either a file, such as jobs/clicks.py or clicks.toml, or --plugin NAME"
+            "pass either a file, such as clicks.py, clicks.toml or clicks.sql, or --plugin NAME"
         )
     if pipeline is not None and notation_of(pipeline) is None:
         raise click.UsageError(f"{pipeline!r} is not a FILE.toml, FILE.yaml or FILE.yml")
     if file is not None and not is_script(file):
         hint = "use --plugin for an installed plugin"
-        raise click.UsageError(f"{file!r} is not a FILE.py, FILE.py:FUNCTION or pipeline; {hint}")
+        raise click.UsageError(
+            f"{file!r} is not a FILE.py, FILE.py:FUNCTION, FILE.sql or pipeline; {hint}"
+        )
     context.params["plugin"] = given[0]
 
 

@@ -128,7 +128,8 @@ class RootGroup(CommandLine):
 _HELP = "\n\n".join(
     [
         "Run streaming jobs on Apache Spark, with exactly-once results that survive any crash.",
-        "Jobs are plugins (wheels in the environment of this command), Python files or pipelines. "
+        "Jobs are plugins (wheels in the environment of this command), Python files, SQL files or "
+        "pipelines. "
         "Job data on this machine is in the directory BICYCLE_HOME (default: ~/.bicycle).",
         JSON_HELP,
     ]

@@ -94,6 +94,7 @@ def _check_pipeline(job: str) -> None:
     "run",
     "bicycle run clicks.py --set input=clicks.csv",
     "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
+    "bicycle run views.sql --checkpoint-dir checkpoints",
     "bicycle run --config pipeline.toml",
     cls=CommandWithSections,
     sections=_SECTIONS,
@@ -118,9 +119,9 @@ def run_command(
     """Run a job in the foreground.
 
     The job is an installed plugin, a Python file with a function that is decorated with
-    @bicycle_plugin (FILE.py or FILE.py:FUNCTION), or a pipeline (FILE.toml or FILE.yaml). It
-    runs on embedded Spark unless --master is set. The content of a file is read once, at the
-    start.
+    @bicycle_plugin (FILE.py or FILE.py:FUNCTION), an SQL file (FILE.sql), or a pipeline
+    (FILE.toml or FILE.yaml). It runs on embedded Spark unless --master is set. The content of a
+    file is read once, at the start.
 
     A job with bounded input ends with exit code 0 and a summary. SIGTERM or Ctrl-C finishes and
     publishes the current epoch, and also ends with exit code 0; a second signal ends the job

@@ -13,15 +13,6 @@ from typing import Any, Literal
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.formats.registry import default_formats
 
-__all__ = [
-    "ConnectorDescription",
-    "Direction",
-    "connector_names",
-    "find_connector",
-    "format_names",
-    "has_connector",
-]
-
 Direction = Literal["source", "sink"]
 
 

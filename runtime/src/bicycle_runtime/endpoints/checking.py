@@ -33,15 +33,6 @@ from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
 
-__all__ = [
-    "Checks",
-    "Problem",
-    "check_address",
-    "check_secret",
-    "label_of",
-    "likely",
-]
-
 S = TypeVar("S", bound=msgspec.Struct)
 _TIMES = "a time such as 250ms, 10s, 5m, 1h"
 _SIZES = "a whole number of bytes, or a size such as 64KiB, 128MiB"
@@ -94,6 +85,10 @@ class Checks:
         path = self.written(path)
         find = self.document.key_position if at_key else self.document.value_position
         self._add(path, text, find(self._moved.get(path, path)))
+
+    def note_position(self, position: Position, text: str) -> None:
+        """Take note of a problem at a position."""
+        self._add((), text, position)
 
     def missing(self, path: KeyPath, text: str) -> None:
         """Note a missing key, at the start of its table.

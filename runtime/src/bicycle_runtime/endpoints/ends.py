@@ -26,8 +26,6 @@ from bicycle_sdk.option_values import OptionValueError
 from bicycle_sdk.options import declared_options, from_mapping
 from bicycle_sdk.uri_queries import format_with_schema
 
-__all__ = ["EndKeys", "Kinds"]
-
 K = TypeVar("K", bound="EndKeys")
 _SCHEMA = (
     "schema",

@@ -1,11 +1,11 @@
-"""A job in one file, Python or a pipeline, packed by its content.
+"""A job in one file, Python, a pipeline or SQL, packed by its content.
 
 The file becomes an environment with one module, as a plugin of its own environment does: driver,
 child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
 module runs the text of the file under the file's own name, so that errors name its lines. Modules
-of the file's folder that it imports are packed beside it. Which
-function is the job is read off the text; nothing is imported here. Of a pipeline the module holds
-the text, and builds the graph from it.
+of the file's folder that it imports are packed beside it. Which function is the job is read off the
+text; nothing is imported here. For a pipeline or an SQL file the module holds the text, and builds
+the graph from it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,20 @@ if TYPE_CHECKING:
     from bicycle_runtime.extraction.packing import PackedEnvironment
 
 _SCRIPT = re.compile(
-    r"(?P<path>.*\.py)(?::(?P<function>\w+))?|(?P<pipeline>.*\.(?:toml|ya?ml))", re.DOTALL
+    r"(?P<path>.*\.py)(?::(?P<function>\w+))?|(?P<pipeline>.*\.(?:toml|ya?ml))|(?P<sql>.*\.sql)",
+    re.DOTALL,
 )
 _PIPELINE = """\
 from bicycle_runtime.pipelines.job import pipeline_job
 
 pipeline = pipeline_job({text!r}, file={file!r}, notation={notation!r}{more})
 """
-_PIPELINE_BYTES_MAX = 4 << 20
+_SQL = """\
+from bicycle_runtime.tables.job import sql_job
+
+statements = sql_job({text!r}, file={file!r})
+"""
+_TEXT_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
 _VERSION_LENGTH = 12
 
@@ -44,7 +50,7 @@ def is_script(text: str) -> bool:
     """Return whether a text names a file: ``clicks.py``, ``clicks.py:by_user``.
 
     Example:
-        >>> [is_script(text) for text in ("clicks.py:by_user", "clicks.toml", "clicks")]
+        >>> [is_script(text) for text in ("clicks.py:by_user", "clicks.sql", "clicks")]
         [True, True, False]
     """
     return _SCRIPT.fullmatch(text) is not None
@@ -67,7 +73,7 @@ def script_name(text: str) -> str:
             return job_name(read_pipeline(text))
         except BicycleError:  # It is reported when the job is built from the file.
             return Path(text).stem
-    return match["function"] or Path(match["path"]).stem
+    return match["function"] or Path(match["path"] or match["sql"]).stem
 
 
 def read_pipeline(text: str) -> Document:
@@ -79,12 +85,18 @@ def read_pipeline(text: str) -> Document:
     """
     notation = notation_of(text)
     assert notation is not None
-    content = _read(Path(text).expanduser().absolute(), hint="pass a TOML or YAML file")
-    if len(content) > _PIPELINE_BYTES_MAX:
+    content = _read_text(text, hint="pass a TOML or YAML file")
+    return read_document(content, file=text, notation=notation)
+
+
+def _read_text(text: str, *, hint: str) -> str:
+    """Return the content of a pipeline or an SQL file."""
+    content = _read(Path(text).expanduser().absolute(), hint=hint)
+    if len(content) > _TEXT_BYTES_MAX:
         raise SCRIPT_UNUSABLE(
             file=text, problem="it is larger than 4 MiB", hint="read the records with a source"
         )
-    return read_document(content, file=text, notation=notation)
+    return content
 
 
 def pack_script(
@@ -107,6 +119,11 @@ def pack_script(
     assert match is not None
     if match["pipeline"]:
         return _pack_pipeline(text, cache_dir, of_plugins=of_plugins)
+    if match["sql"]:
+        content = _read_text(text, hint="pass an SQL file")
+        path = Path(text).expanduser().absolute()
+        source = _SQL.format(text=content, file=text)
+        return _pack(path, content, source, cache_dir, job=(path.stem, "statements"))
     path = Path(match["path"]).expanduser().absolute()
     content = _read(path)
     jobs = _jobs_in(path, content)

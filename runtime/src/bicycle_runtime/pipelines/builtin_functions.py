@@ -12,14 +12,6 @@ from bicycle_runtime.endpoints.field_functions import expression_of, field_of, t
 from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_sdk.expressions import Expression
 
-__all__ = [
-    "FILTERS",
-    "FLAT_MAPS",
-    "MAPS",
-    "FilterWord",
-    "Keep",
-]
-
 
 def uppercase(record: Any) -> str:
     """Return the text in upper case."""

@@ -162,3 +162,30 @@ def test_unknown_functions_and_wrong_types_are_errors_that_name_the_nearest():
         call("lower", literal(1))
     with pytest.raises(ValueError, match=r"line 1, column 5"):
         compile_text("1 + lenght('a')", {})
+
+
+def test_a_decimal_becomes_the_nearest_float():
+    frame = Frame.of_arrow(pyarrow.record_batch({"n": [1]}))
+    texts = ["-3.82", "-4.81", "0.1", "-1.90"]
+
+    found = [
+        evaluate(cast(literal(text, "DECIMAL(10,2)"), "DOUBLE"), frame).items[0] for text in texts
+    ]
+
+    assert found == [float(text) for text in texts]
+
+
+def test_not_null_is_an_error_of_the_rows_with_null():
+    rows = rows_of(pyarrow.record_batch({"n": [1, None, 3]}))
+
+    found = rows.array(call("not_null", column("n", "BIGINT")))
+
+    assert found.column.to_pylist() == [1, None, 3]
+    assert list(found.errors) == [1]
+
+
+@pytest.mark.parametrize("text", ["d > 100", "d = 1.5", "d IN (1, 2)", "coalesce(d, 0) = 0"])
+def test_a_decimal_is_compared_with_a_constant(text):
+    found = compile_text(text, {"d": column("d", "DECIMAL(10,2)")})
+
+    assert type_of(found) == "BOOLEAN"

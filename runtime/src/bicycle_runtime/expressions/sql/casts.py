@@ -141,6 +141,8 @@ def _as_int(column: Any) -> Any:
 
 
 def _as_float(column: Any) -> Any:
+    if pyarrow.types.is_decimal(column.type):
+        return by_value(column, float)  # Arrow's own conversion rounds twice.
     return column.cast(pyarrow.float64(), safe=False)
 
 

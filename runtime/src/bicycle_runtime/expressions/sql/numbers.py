@@ -327,6 +327,13 @@ def _factorial(value: int) -> int:
     return math.factorial(value)
 
 
+def _not_null(column: Any) -> Any:
+    """Return a column without NULL."""
+    if column.null_count:
+        raise ValueError("the value is NULL, but its column is NOT NULL")
+    return column
+
+
 def _rows(group: Group, *rows: tuple[Any, ...], **options: Any) -> list[SqlFunction]:
     return [function(*row[:3], *row[4:], group=group, symbol=row[3], **options) for row in rows]
 
@@ -456,6 +463,9 @@ MATHEMATICS = [
         ("lcm", _INTS, each(math.lcm), "", ("lcm(4, 6)", 12)),
         ("factorial", "BIGINT -> BIGINT", each(_factorial), "", ("factorial(5)", 120)),
         ("pi", "-> DOUBLE", lambda: math.pi, "", ("pi()", math.pi)),
+    ),
+    *_rows(
+        "condition", ("not_null", "T -> T", _not_null, "", ("not_null(1)", 1)), takes_nulls=True
     ),
     *_rows(
         "mathematics",

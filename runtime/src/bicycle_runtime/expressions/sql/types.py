@@ -138,9 +138,19 @@ def implicit_distance(given: SqlType, wanted: SqlType) -> int | None:
         return 1
     if given.endswith("[]") and wanted.endswith("[]"):
         return implicit_distance(given[:-2], wanted[:-2])
+    if _is_wider(wanted, given):
+        return 1
     following = _IMPLICIT.get(given.partition("(")[0], ())
     word = "DECIMAL" if wanted.startswith("DECIMAL(") else wanted
     return following.index(word) + 1 if word in following else None
+
+
+def _is_wider(word: SqlType, other: SqlType) -> bool:
+    """Return whether a DECIMAL has each value of another one."""
+    digits, others = decimal_digits(word), decimal_digits(other)
+    if digits is None or others is None:
+        return False
+    return digits[1] >= others[1] and digits[0] - digits[1] >= others[0] - others[1]
 
 
 def common_type(words: list[SqlType]) -> SqlType | None:

@@ -81,7 +81,8 @@ def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
     elif is_script(facts.plugin):
         raise OPERATION_FACTS_INVALID(
             kind="submit", problem=f"{facts.plugin!r} is a file",
-            hint="use an installed plugin or a pipeline; without a service, submit runs FILE.py",
+            hint="use an installed plugin or a pipeline; without a service, submit runs FILE.py or "
+            "FILE.sql",
         )  # fmt: skip
     for group in ("plugin", "name"):
         if group in facts.options:

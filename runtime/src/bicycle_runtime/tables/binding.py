@@ -1,0 +1,446 @@
+"""The binding of queries: each becomes a plan, or an error at its position.
+
+A table or view that several queries read has one plan, so that its source is read once. Columns
+that are only NULL have the type NULL until they are inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
+from bicycle_runtime.tables.catalog import Catalog, Table, find_name, no_such
+from bicycle_runtime.tables.dialect import Name, Query, WindowCall, offset_of
+from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.functions import conversion_of
+from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
+from bicycle_runtime.tables.plans import (
+    WINDOW_COLUMNS,
+    FilterRows,
+    NameScope,
+    Plan,
+    PlanColumn,
+    Relation,
+    Scan,
+    UnionAll,
+    compile_in,
+    compose,
+    sql_of,
+    substitute,
+    unique_field,
+)
+from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
+from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
+from bicycle_sdk.expressions import Expression, lit
+
+# Connectors whose values have the types of their columns; those of others may be texts.
+_TYPED = ("parquet", "postgres")
+
+
+class Binder:
+    """Binds the queries of a file.
+
+    Args:
+        catalog: The tables and views.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._plans: dict[str, Plan] = {}
+        self._views: dict[str, Plan] = {}
+        self._open: list[str] = []  # Views whose queries are being bound.
+
+    def insert(self, statement: Insert) -> tuple[Table, Plan]:
+        """Return the target of an INSERT, and the plan of rows with exactly its columns.
+
+        Raises:
+            SqlProblem: the query is wrong, or does not fit the table.
+        """
+        table = self._catalog.target(statement.name)
+        targets = _target_columns(table, statement.columns)
+        plan = self.query(statement.query)
+        if len(targets) != len(plan.columns):
+            names = ", ".join(column.name.text for column in targets)
+            raise SqlProblem(
+                statement.query.at,
+                f"{table.name} takes {len(targets)} columns ({names}), the query has "
+                f"{len(plan.columns)}: {', '.join(column.name for column in plan.columns)}",
+            )
+        given = {
+            target.name.text: _assign_value(target, column, statement.query.at)
+            for target, column in zip(targets, plan.columns, strict=True)
+        }
+        values, columns = [], []
+        for stored in table.stored_columns:
+            name = stored.name.text
+            value = given.get(name, tree.literal(None, stored.type))
+            values.append(value if stored.is_nullable else tree.call("not_null", value))
+            columns.append(PlanColumn(name, name, stored.type))
+        return table, compose(plan, columns, values)
+
+    def query(self, query: Query) -> Plan:
+        """Return the plan of a query.
+
+        Raises:
+            SqlProblem: it is wrong.
+        """
+        return _QueryBinder(self, query, {}).bind(query.tree)
+
+    def names(self) -> dict[int, str]:
+        """Return the names of views, by the identity of their plans."""
+        return {id(plan): view for view, plan in self._views.items()}
+
+    def relation(self, name: str, at: int) -> Plan:
+        """Return the plan of a table or view.
+
+        Raises:
+            SqlProblem: there is none of this name, or its definition is wrong.
+        """
+        found = self._catalog.find(name, at)
+        key = name.lower()
+        if key not in self._plans:
+            if isinstance(found, CreateView):
+                self._plans[key] = self._views[found.name.text] = self._view(found, at)
+            else:
+                self._plans[key] = self._scan(found, at)
+        return self._plans[key]
+
+    def _view(self, view: CreateView, at: int) -> Plan:
+        name = view.name.text
+        if name.lower() in self._open:
+            raise SqlProblem(at, f"view {name} reads itself")
+        self._open.append(name.lower())
+        try:
+            plan = self.query(view.query)
+        finally:
+            self._open.pop()
+        if not view.columns:
+            return plan
+        names = [column.text for column in view.columns]
+        columns = _rename(plan.columns, names, view.columns[0].at)
+        return replace(plan, columns=columns)
+
+    def _scan(self, table: Table, at: int) -> Scan:
+        keys = self._catalog.source(table, at)
+        is_csv = keys is not None and (keys.is_csv or getattr(keys, "format", "") == "csv")
+        is_typed = keys is not None and keys.connector_name in _TYPED
+        stored = {
+            column.name.text: _read_stored(column, is_csv=is_csv, is_typed=is_typed)
+            for column in table.stored_columns
+        }
+        known = tuple(
+            PlanColumn(column.name.text, column.name.text, column.type)
+            for column in table.stored_columns
+        )
+        scope = NameScope([Relation(table.name, Plan(columns=known), known)])
+        columns, values = [], []
+        for column in table.columns:
+            name, kind = column.name.text, column.type
+            if column.value is None:
+                value = stored[name]
+            else:
+                bound = compile_in(scope, column.value, column.name.at)
+                value, kind = substitute(bound, stored), tree.type_of(bound)
+            columns.append(PlanColumn(name, name, kind))
+            values.append(value)
+        time = _time(table, columns)
+        return Scan(columns=tuple(columns), values=tuple(values), table=table, time=time)
+
+
+def _read_stored(column: ColumnDefinition, *, is_csv: bool, is_typed: bool) -> Expression:
+    """Return the value of a column from the record of a connector."""
+    source = Expression("field_or", column.name.text, lit(None))
+    if is_csv:
+        text = tree.column(source, "VARCHAR")
+        if column.type != "VARCHAR":
+            text = tree.call("nullif", text, tree.literal(""))
+        value = tree.cast(text, column.type)
+    else:
+        conversion = None if is_typed else conversion_of(column.type)
+        if conversion is not None:
+            source = Expression("converted", *conversion, source)
+        value = tree.column(source, column.type)
+    return value if column.is_nullable else tree.call("not_null", value)
+
+
+def _time(table: Table, columns: Sequence[PlanColumn]) -> str | None:
+    watermark = table.definition.watermark
+    if watermark is None:
+        return None
+    names = [column.name for column in columns]
+    name = find_name(watermark.column.text, names)
+    if name is None:
+        raise SqlProblem(watermark.column.at, no_such("column", watermark.column.text, names))
+    found = next(column for column in columns if column.name == name)
+    if found.type != "TIMESTAMP":
+        raise SqlProblem(
+            watermark.column.at,
+            f"the watermark column {name} is {found.type}; expected TIMESTAMP(3)",
+        )
+    return found.field
+
+
+def _target_columns(table: Table, names: Sequence[Name]) -> list[ColumnDefinition]:
+    """Return the columns that an INSERT fills, in its order."""
+    stored = {column.name.text: column for column in table.stored_columns}
+    if not names:
+        return list(stored.values())
+    found: dict[str, ColumnDefinition] = {}
+    for name in names:
+        known = find_name(name.text, stored)
+        if known is None:
+            raise SqlProblem(name.at, no_such("column", name.text, stored))
+        if known in found:
+            raise SqlProblem(name.at, f"column {known} is named twice")
+        found[known] = stored[known]
+    for column in stored.values():
+        if column.name.text not in found and not column.is_nullable:
+            raise SqlProblem(
+                names[0].at, f"column {column.name.text} of {table.name} is NOT NULL; name it, too"
+            )
+    return list(found.values())
+
+
+def _assign_value(target: ColumnDefinition, column: PlanColumn, at: int) -> Expression:
+    digits = decimal_digits(column.type), decimal_digits(target.type)
+    is_exact = digits[0] is not None and digits[1] is not None and digits[0][1] <= digits[1][1]
+    if implicit_distance(column.type, target.type) is None and not is_exact:
+        raise SqlProblem(
+            at,
+            f"column {target.name.text} is {target.type}, but {column.name} of the query is "
+            f"{column.type}; write CAST({column.name} AS {target.type})",
+        )
+    return tree.cast(column.read(), target.type)
+
+
+def _rename(columns: Sequence[PlanColumn], names: Sequence[str], at: int) -> tuple[PlanColumn, ...]:
+    """Return columns with other names; their fields stay.
+
+    Raises:
+        SqlProblem: there are more or fewer names.
+    """
+    if len(names) != len(columns):
+        raise SqlProblem(at, f"{len(names)} names for {len(columns)} columns")
+    return tuple(replace(each, name=name) for name, each in zip(names, columns, strict=True))
+
+
+class _QueryBinder:
+    """Binds the SELECTs of one query.
+
+    Args:
+        binder: Has the plans of tables and views.
+        query: The query.
+        named: The plans of WITH, by name.
+    """
+
+    def __init__(self, binder: Binder, query: Query, named: Mapping[str, Plan]) -> None:
+        self._binder, self._query, self._named = binder, query, dict(named)
+
+    def bind(self, node: exp.Expr) -> Plan:
+        """Return the plan of a SELECT or a UNION ALL."""
+        if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+            return self.bind(node.this)
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            inner = _QueryBinder(self._binder, self._query, self._named)
+            inner._add_named(with_)
+            rest = node.copy()
+            rest.set("with_", None)
+            return inner.bind(rest)
+        if isinstance(node, exp.SetOperation):
+            return self._union(node)
+        if not isinstance(node, exp.Select):
+            raise SqlProblem(self.at(node), "expected SELECT … FROM …")
+        return self._select(node)
+
+    def at(self, node: exp.Expr) -> int:
+        """Return the offset of a part of the query."""
+        return offset_of(node, self._query.at)
+
+    def _add_named(self, with_: exp.Expr) -> None:
+        if with_.args.get("recursive"):
+            raise SqlProblem(self.at(with_), "WITH RECURSIVE is not supported on streams")
+        own: set[str] = set()
+        for each in with_.expressions:
+            name = each.alias.lower()
+            if name in own:
+                raise SqlProblem(self.at(each.args["alias"]), f"{each.alias} is defined twice")
+            own.add(name)
+            plan = self.bind(each.this)
+            names = [column.name for column in each.args["alias"].args.get("columns") or []]
+            if names:
+                columns = _rename(plan.columns, names, self.at(each.args["alias"]))
+                plan = replace(plan, columns=columns)
+            self._named[name] = plan
+
+    def _union(self, node: exp.SetOperation) -> Plan:
+        check_union(node, self.at(node))
+        sides = _operands(node)
+        parts = [self.bind(side) for side in sides]
+        first = parts[0]
+        for side, part in zip(sides, parts, strict=True):
+            if len(part.columns) != len(first.columns):
+                raise SqlProblem(
+                    self.at(side),
+                    f"the queries of UNION ALL have {len(first.columns)} and "
+                    f"{len(part.columns)} columns",
+                )
+        columns: list[PlanColumn] = []
+        for index, column in enumerate(first.columns):
+            words = [part.columns[index].type for part in parts]
+            kind = common_type(words)
+            if kind is None:
+                raise SqlProblem(
+                    self.at(node),
+                    f"column {column.name} of UNION ALL has the types {', '.join(words)}; cast one "
+                    "of them",
+                )
+            columns.append(PlanColumn(column.name, unique_field(column.name, columns), kind))
+        inputs = []
+        for part in parts:
+            pairs = zip(part.columns, columns, strict=True)
+            values = [tree.cast(own.read(), column.type) for own, column in pairs]
+            inputs.append(compose(part, columns, values))
+        times = {each.time for each in inputs}
+        time = times.pop() if len(times) == 1 else None
+        return UnionAll(columns=tuple(columns), inputs=tuple(inputs), time=time)
+
+    # --- SELECT ------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select) -> Plan:
+        check_select(node, self.at)
+        from_ = node.args.get("from_")
+        if from_ is None:
+            raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
+        relation = self._relation(from_.this)
+        scope = NameScope([relation])
+        where = node.args.get("where")
+        if where is not None:
+            self._check_where(where.this, relation)
+            relation.plan = self._filter(relation.plan, where.this, scope)
+        has_aggregates = any(
+            is_aggregate(part) for item in node.expressions for part in item.walk()
+        )
+        if node.args.get("group") or has_aggregates or node.args.get("having"):
+            plan, items = Grouping(node, scope, relation, self.at).bind()
+        elif relation.window is not None:
+            raise SqlProblem(
+                relation.window.at,
+                f"{relation.window.kind} needs GROUP BY window_start, window_end",
+            )
+        else:
+            plan, items = relation.plan, list(self._items(node.expressions, scope))
+        columns: list[PlanColumn] = []
+        for name, value in items:
+            columns.append(PlanColumn(name, unique_field(name, columns), tree.type_of(value)))
+        return compose(plan, columns, [value for _, value in items])
+
+    def _relation(self, node: exp.Expr) -> Relation:
+        reject_source(node, self.at(node))
+        alias_node: Any = node.args.get("alias")
+        alias = alias_node.name if alias_node is not None else ""
+        names = [] if alias_node is None else alias_node.args.get("columns") or []
+        window: WindowCall | None = None
+        if isinstance(node, exp.Subquery):
+            plan = self.bind(node.this)
+        elif isinstance(node, exp.Table):
+            window = self._query.windows.get(node.name)
+            name = node.name if window is None else window.table.text
+            at = self.at(node) if window is None else window.table.at
+            plan = self._named.get(name.lower()) or self._binder.relation(name, at)
+            alias = alias or name
+        else:
+            raise SqlProblem(self.at(node), "expected a table, a view or a query in parentheses")
+        columns = plan.columns
+        if window is not None:
+            columns = _window_columns(plan, window)
+        if names:
+            columns = _rename(columns, [each.name for each in names], self.at(alias_node))
+        return Relation(alias, plan, columns, window)
+
+    def _check_where(self, node: exp.Expr, relation: Relation) -> None:
+        for part in node.walk():
+            if is_aggregate(part):
+                raise SqlProblem(self.at(part), "an aggregate is not possible in WHERE; use HAVING")
+            is_window = isinstance(part, exp.Column) and part.name.lower() in WINDOW_COLUMNS
+            if is_window and relation.window is not None:
+                raise SqlProblem(self.at(part), f"{part.name} is not possible in WHERE; use HAVING")
+
+    def _filter(self, plan: Plan, condition: exp.Expr, scope: NameScope) -> Plan:
+        bound = compile_in(scope, condition, self._query.at)
+        if tree.type_of(bound) not in ("BOOLEAN", "NULL"):
+            raise SqlProblem(
+                self.at(condition), f"WHERE is {tree.type_of(bound)}; expected BOOLEAN"
+            )
+        return FilterRows(
+            columns=plan.columns, time=plan.time, input=plan,
+            condition=tree.cast(bound, "BOOLEAN"), text=sql_of(condition),
+        )  # fmt: skip
+
+    def _items(
+        self, items: Sequence[exp.Expr], scope: NameScope
+    ) -> Iterable[tuple[str, Expression]]:
+        """Yield the name and the value of each column of SELECT."""
+        for index, item in enumerate(items):
+            inner: Any = item.unalias()
+            star = inner.this if isinstance(inner, exp.Column) else inner
+            if isinstance(star, exp.Star):
+                if any(star.args.values()):
+                    raise SqlProblem(
+                        self.at(star), "* EXCEPT, EXCLUDE and REPLACE are not supported"
+                    )
+                table = inner.table if isinstance(inner, exp.Column) else ""
+                for each in scope.named(table, self.at(inner)):
+                    yield from ((column.name, column.read()) for column in each.columns)
+                continue
+            value = compile_in(scope, inner, self._query.at)
+            yield name_of(item, index, scope, self._query.at), value
+
+
+_NOT_PLAIN = ("distinct", "with_", "by_name", "order", "limit", "offset")
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    """Return the queries of a chain of UNION ALL, from left to right."""
+    if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+        return _operands(node.this)
+    if not isinstance(node, exp.Union) or any(node.args.get(name) for name in _NOT_PLAIN):
+        return [node]
+    return [*_operands(node.left), *_operands(node.right)]
+
+
+def _window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
+    """Return the columns of a table in a window function.
+
+    Raises:
+        SqlProblem: the time column is not the event time, or a key is unknown.
+    """
+    if window.kind == "CUMULATE":
+        raise SqlProblem(window.at, "CUMULATE is not supported yet; use TUMBLE or HOP")
+    names = [column.name for column in plan.columns]
+    found = find_name(window.time.text, names)
+    if found is None:
+        raise SqlProblem(window.time.at, no_such("column", window.time.text, names))
+    column = next(each for each in plan.columns if each.name == found)
+    if plan.time != column.field:
+        time = next((each.name for each in plan.columns if each.field == plan.time), None)
+        hint = (
+            f"; its event time is {time}"
+            if time
+            else f": declare WATERMARK FOR {found} AS {found} - INTERVAL '…' SECOND in CREATE TABLE"
+        )
+        raise SqlProblem(
+            window.time.at, f"{found} is not the event time of {window.table.text}{hint}"
+        )
+    for key in window.keys:
+        if find_name(key.text, names) is None:
+            raise SqlProblem(key.at, no_such("column", key.text, names))
+    for name in WINDOW_COLUMNS:
+        if find_name(name, names):
+            raise SqlProblem(window.at, f"{window.table.text} already has a column {name}")
+    return (*plan.columns, *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS))

@@ -1,0 +1,146 @@
+"""The graph of an SQL file: statements are read, bound, and lowered as one job.
+
+All problems of a file are reported at once. The statements share each epoch and its seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import field
+
+from bicycle_runtime.endpoints.checking import Checks
+from bicycle_runtime.endpoints.job_settings import Settings
+from bicycle_runtime.endpoints.values import describe
+from bicycle_runtime.tables.binding import Binder
+from bicycle_runtime.tables.catalog import Catalog, Table
+from bicycle_runtime.tables.dialect import SqlText
+from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
+from bicycle_runtime.tables.lowering import Lowering
+from bicycle_runtime.tables.plans import Plan
+from bicycle_runtime.tables.statements import (
+    CreateTable,
+    CreateView,
+    Insert,
+    SetOption,
+    read_statements,
+)
+from bicycle_sdk import StreamEnvironment
+
+_SET = "SET"
+_PROPERTY = "properties."
+
+
+class SqlSettings(Settings, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Settings of the job of an SQL file."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"parallelism.default": "parallelism"}
+
+    on_error: Annotated[
+        Literal["fail", "skip", "dead_letter"],
+        describe(
+            "Policy for rows that cannot be read, computed or written: fail ends the job, skip "
+            "drops the row, dead_letter stores it as a dead letter."
+        ),
+    ] = "fail"
+    properties: Annotated[
+        dict[str, str], describe("Properties of the job: SET 'properties.NAME' = 'value'.")
+    ] = field(default_factory=dict)
+
+
+def build_tables(env: StreamEnvironment, text: str, *, file: str) -> None:
+    """Add the streams of an SQL file to an environment.
+
+    Args:
+        env: The environment.
+        text: The content of the file.
+        file: Its name, for errors.
+
+    Raises:
+        SQL_INVALID: with all problems of the file.
+    """
+    found = _Building(SqlText(text.removeprefix("\ufeff"), file))
+    found.bind()
+    found.lower(env)
+
+
+class _Building:
+    """The statements of a file, and the plans of its tables."""
+
+    def __init__(self, text: SqlText) -> None:
+        self._text = text
+        self._checks = Checks(text, SQL_INVALID)
+        self._catalog = Catalog(text, self._checks)
+        self._binder = Binder(self._catalog)
+        self._settings: SqlSettings | None = None
+        self._plans: dict[str, tuple[Table, list[Plan]]] = {}
+
+    def bind(self) -> None:
+        """Read the statements and bind their queries.
+
+        Raises:
+            SQL_INVALID: a statement is wrong.
+        """
+        statements = read_statements(self._text, self._checks)
+        self._set_options([each for each in statements if isinstance(each, SetOption)])
+        for each in statements:
+            if isinstance(each, CreateTable):
+                self._note(self._catalog.add_table, each)
+            elif isinstance(each, CreateView):
+                self._note(self._catalog.add_view, each)
+        inserts = [each for each in statements if isinstance(each, Insert)]
+        for view in self._catalog.views:
+            self._note(self._binder.relation, view.name.text, view.name.at)
+        for each in inserts:
+            self._note(self._insert, each)
+        for table in self._catalog.tables:
+            if not self._catalog.is_used(table):
+                at = table.definition.name.at
+                if self._catalog.is_source(table):
+                    self._note(self._binder.relation, table.name, at)
+                else:
+                    self._note(self._catalog.sink, table, at)
+        if not inserts and not self._checks.problems:
+            end = len(self._text.text.rstrip())
+            self._checks.note_position(
+                self._text.position(end), "the file has no INSERT INTO … SELECT, so nothing to run"
+            )
+        self._checks.raise_problems()
+
+    def lower(self, env: StreamEnvironment) -> None:
+        """Add the streams to an environment."""
+        assert self._settings is not None
+        self._settings.apply_to(env)
+        lowering = Lowering(env, self._catalog, self._binder.names(), self._settings.on_error)
+        for table, plans in self._plans.values():
+            lowering.write(table, plans)
+
+    def _note(self, bind: Any, *arguments: Any) -> None:
+        """Call a function; note the problem that it raises."""
+        try:
+            bind(*arguments)
+        except SqlProblem as problem:
+            position, text = self._text.position(problem.at), str(problem)
+            known = {(each.line, each.column, each.text) for each in self._checks.problems}
+            if (*position, text) not in known:  # A view may be bound for several queries.
+                self._checks.note_position(position, text)
+
+    def _insert(self, statement: Insert) -> None:
+        self._catalog.sink(self._catalog.target(statement.name), statement.name.at)
+        table, plan = self._binder.insert(statement)
+        _, plans = self._plans.setdefault(table.name, (table, []))
+        plans.append(plan)
+
+    def _set_options(self, options: Sequence[SetOption]) -> None:
+        data: dict[str, Any] = {}
+        properties: dict[str, str] = {}
+        for each in options:
+            name = each.key.text
+            if name.startswith(_PROPERTY):
+                properties[name.removeprefix(_PROPERTY)] = each.value
+            else:
+                data[name] = each.value
+        if properties:
+            data["properties"] = properties
+        self._settings = self._checks.table(data, SqlSettings, (_SET,))

@@ -1,0 +1,298 @@
+"""The tables of an SQL file, with the connector of each.
+
+The keys of ``WITH (…)`` are those of sources and sinks in pipelines: both come from the descriptor
+of the connector. A table is a source where a query reads it, and a sink where rows are inserted, so
+its options are checked for the roles that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bicycle_runtime.endpoints.checking import Checks, likely
+from bicycle_runtime.endpoints.ends import Kinds
+from bicycle_runtime.endpoints.sinks import SINKS, SinkKeys
+from bicycle_runtime.endpoints.sources import SOURCES, SourceKeys
+from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.tables.dialect import Name, SqlText
+from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.statements import ColumnDefinition, CreateTable, CreateView
+from bicycle_sdk.errors import BicycleError
+
+Role = Literal["source", "sink"]
+_KIND_KEYS = ("kind", "connector")
+# Keys of sources and sinks that follow from the statement, with the clause that sets them.
+_FROM_CLAUSES = {
+    "fields": "the columns of the table are declared in CREATE TABLE",
+    "time_field": "write WATERMARK FOR column AS column - INTERVAL '…' SECOND",
+    "columns": "the columns of the table are declared in CREATE TABLE",
+    "keys": "write PRIMARY KEY (…)",
+    "key_field": "write PRIMARY KEY (…)",
+}
+_FORMAT = "value_format"
+# Sources whose records have no fields, or that only make sense in a pipeline.
+_NO_TABLES = {"collection", "generator", "text"}
+_COLUMN_WORDS: Mapping[SqlType, str] = {
+    "BIGINT": "int", "DOUBLE": "float", "VARCHAR": "string", "BOOLEAN": "bool", "BLOB": "bytes",
+    "TIMESTAMP": "datetime", "DATE": "date", "TIME": "time", "JSON": "json",
+}  # fmt: skip
+_WHOLE_ROLES: Mapping[Role, str] = {"source": "read", "sink": "written"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of the file: its definition and the word of its connector."""
+
+    definition: CreateTable
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The name, as it is defined."""
+        return self.definition.name.text
+
+    @property
+    def columns(self) -> tuple[ColumnDefinition, ...]:
+        """The columns, as they are defined."""
+        return self.definition.columns
+
+    @property
+    def stored_columns(self) -> tuple[ColumnDefinition, ...]:
+        """The columns that are not computed."""
+        return tuple(column for column in self.columns if column.value is None)
+
+
+class Catalog:
+    """The tables and views of a file.
+
+    Args:
+        text: The file.
+        checks: Takes the problems of options.
+    """
+
+    def __init__(self, text: SqlText, checks: Checks) -> None:
+        self._text, self._checks = text, checks
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, CreateView] = {}
+        self._sources: dict[str, SourceKeys | None] = {}
+        self._sinks: dict[str, SinkKeys | None] = {}
+
+    @property
+    def tables(self) -> Iterable[Table]:
+        """The tables, in the order of the file."""
+        return self._tables.values()
+
+    @property
+    def views(self) -> Iterable[CreateView]:
+        """The views, in the order of the file."""
+        return self._views.values()
+
+    def add_table(self, definition: CreateTable) -> None:
+        """Add a table.
+
+        Raises:
+            SqlProblem: its name, its columns or its connector are wrong.
+        """
+        self._require_new(definition.name)
+        _check_columns(definition)
+        kind = self._kind_of(definition)
+        self._tables[definition.name.text.lower()] = Table(definition=definition, kind=kind)
+
+    def add_view(self, definition: CreateView) -> None:
+        """Add a view.
+
+        Raises:
+            SqlProblem: its name is in use.
+        """
+        self._require_new(definition.name)
+        self._views[definition.name.text.lower()] = definition
+
+    def find(self, name: str, at: int) -> Table | CreateView:
+        """Return a table or a view.
+
+        Raises:
+            SqlProblem: there is none of this name.
+        """
+        found = self._tables.get(name.lower()) or self._views.get(name.lower())
+        if found is None:
+            known = [each.name for each in self.tables] + [each.name.text for each in self.views]
+            raise SqlProblem(at, no_such("table", name, known))
+        return found
+
+    def target(self, name: Name) -> Table:
+        """Return the table of an INSERT.
+
+        Raises:
+            SqlProblem: there is no such table, or it is a view.
+        """
+        found = self.find(name.text, name.at)
+        if isinstance(found, CreateView):
+            raise SqlProblem(name.at, f"{name.text} is a view; rows are inserted into tables")
+        return found
+
+    # --- connectors --------------------------------------------------------------------------
+
+    def source(self, table: Table, at: int) -> SourceKeys | None:
+        """Return the checked keys of a source; None if they are wrong, which is noted.
+
+        Raises:
+            SqlProblem: the connector is not a source of rows.
+        """
+        if table.name not in self._sources:
+            self._sources[table.name] = None
+            self._require_role(table, "source", at)
+            data = self._data(table, SOURCES[table.kind])
+            found = self._check_keys(table, SOURCES[table.kind], data, "source")
+            if found is not None and found.source().output_type in (str, bytes):
+                raise SqlProblem(at, f"{table.name} cannot be read: its records have no columns")
+            self._sources[table.name] = found
+        return self._sources[table.name]
+
+    def sink(self, table: Table, at: int) -> SinkKeys | None:
+        """Return the checked keys of a sink; None if they are wrong, which is noted.
+
+        Raises:
+            SqlProblem: the connector is not a sink, or does not store a column.
+        """
+        if table.name not in self._sinks:
+            self._sinks[table.name] = None
+            self._require_role(table, "sink", at)
+            kind = SINKS[table.kind]
+            data = self._data(table, kind)
+            options = kind.all_options
+            if "columns" in options and table.kind != "console":  # Its columns are only names.
+                data["columns"] = _column_words(table)
+            key = [name.text for name in table.definition.key]
+            if key and "keys" in options:
+                data["keys"] = key
+            elif key and "key_field" in kind.__struct_fields__ and len(key) == 1:
+                data["key_field"] = key[0]
+            elif key:
+                raise SqlProblem(
+                    table.definition.key[0].at,
+                    f"{table.kind} has no rows with keys; remove PRIMARY KEY from {table.name}",
+                )
+            self._sinks[table.name] = self._check_keys(table, kind, data, "sink")
+        return self._sinks[table.name]
+
+    def is_used(self, table: Table) -> bool:
+        """Return whether a query reads a table, or writes to it."""
+        return table.name in self._sources or table.name in self._sinks
+
+    @staticmethod
+    def is_source(table: Table) -> bool:
+        """Return whether queries can read a table."""
+        return table.kind in SOURCES and table.kind not in _NO_TABLES
+
+    def _kind_of(self, definition: CreateTable) -> str:
+        options, name = definition.options, definition.name
+        given = [key for key in _KIND_KEYS if key in options]
+        if not given:
+            raise SqlProblem(name.at, f"{name.text} needs WITH (kind = '…'), its connector")
+        if len(given) > 1:
+            at = self._text.keys[name.text, given[1]]
+            raise SqlProblem(at, "kind and connector are the same key; use only one")
+        word, at = options[given[0]], self._text.values[name.text, given[0]]
+        if word not in SOURCES and word not in SINKS:
+            known = sorted({*SOURCES, *SINKS} - _NO_TABLES)
+            raise SqlProblem(at, no_such("connector", word, known))
+        return str(word)
+
+    def _require_role(self, table: Table, role: Role, at: int) -> None:
+        kinds: Kinds[Any] = SOURCES if role == "source" else SINKS
+        others = SINKS if role == "source" else SOURCES
+        word = table.kind
+        if word in kinds and not (role == "source" and word in _NO_TABLES):
+            return
+        hint = "; its records have no columns" if word in kinds else ""
+        if word in others and word not in kinds:
+            hint = f": {word} is only a {'sink' if role == 'source' else 'source'}"
+            near = "file" if word.removesuffix("_file") in ("jsonl", "csv") else ""
+            near = "parquet" if word == "parquet_file" else near
+            hint += f"; use kind = '{near}'" if near else ""
+        raise SqlProblem(at, f"{table.name} cannot be {_WHOLE_ROLES[role]}{hint}")
+
+    def _data(self, table: Table, kind: type[Any]) -> dict[str, Any]:
+        """Return the options of a table as keys of its source or sink."""
+        given = {
+            key: value for key, value in table.definition.options.items() if key not in _KIND_KEYS
+        }
+        names = {kind.aliases.get(key, key) for key in given}
+        if _FORMAT in kind.all_options and _FORMAT not in names:
+            given[_FORMAT] = "json"
+        return given
+
+    def _check_keys(self, table: Table, kind: type[Any], data: dict[str, Any], role: Role) -> Any:
+        path, count = (table.name,), len(self._checks.problems)
+        own = table.definition.options
+        for key in own:
+            clause = _FROM_CLAUSES.get(kind.aliases.get(key, key))
+            if clause is not None and kind.aliases.get(key, key) in data:
+                self._checks.note((*path, key), f"{table.name}.{key}: {clause}", at_key=True)
+                data.pop(key, None)
+        found = self._checks.table(data, kind, path, of=f"{table.kind} {role}")
+        if found is None:
+            return None
+        try:
+            found.check(self._checks, path)
+        except BicycleError as error:
+            self._checks.note(path, f"{table.name}: {error.summary}")
+        return None if len(self._checks.problems) > count else found
+
+    def _require_new(self, name: Name) -> None:
+        known = name.text.lower()
+        if known in self._tables or known in self._views:
+            raise SqlProblem(name.at, f"{name.text} is defined twice")
+
+
+def _check_columns(definition: CreateTable) -> None:
+    seen: set[str] = set()
+    for column in definition.columns:
+        if column.name.text.lower() in seen:
+            raise SqlProblem(column.name.at, f"column {column.name.text} is defined twice")
+        seen.add(column.name.text.lower())
+    if not any(column.value is None for column in definition.columns):
+        raise SqlProblem(definition.name.at, f"{definition.name.text} has no columns with a type")
+    names = [column.name.text for column in definition.columns if column.value is None]
+    for name in definition.key:
+        if find_name(name.text, names) is None:
+            raise SqlProblem(name.at, no_such("column", name.text, names))
+
+
+def _column_words(table: Table) -> dict[str, str]:
+    """Return the columns of a table as sinks name their types.
+
+    Raises:
+        SqlProblem: a sink has no such type.
+    """
+    found = {}
+    for column in table.stored_columns:
+        word = _COLUMN_WORDS.get(column.type)
+        if word is None and column.type.startswith("DECIMAL("):
+            word = column.type.lower()
+        if word is None:
+            raise SqlProblem(
+                column.name.at,
+                f"column {column.name.text} is {column.type}, which {table.kind} does not store",
+            )
+        found[column.name.text] = word
+    return found
+
+
+def find_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that equals a name, or the only one in other case."""
+    names = list(known)
+    if name in names:
+        return name
+    found = [each for each in names if each.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def no_such(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the problem of an unknown name, with the nearest known one."""
+    names = list(known)
+    near = likely(name, names) or likely(name.lower(), names)
+    hint = f"did you mean {near!r}? " if near else ""
+    return f"there is no {kind} {name!r}; {hint}known: {', '.join(names) or 'none'}"

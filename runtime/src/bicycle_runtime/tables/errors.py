@@ -1,0 +1,30 @@
+"""Errors of SQL files (BIC-32xx)."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+SQL_INVALID = BicycleError.row(
+    "BIC-3200",
+    "{file} has {count_text}; nothing was started\n{listing}",
+    cause=(
+        "Statements of an SQL file cannot be parsed, name unknown tables, columns or options, have "
+        "wrong types, or need a feature that is not supported. ``problems`` lists all of them with "
+        "``line``, ``column`` and ``text``."
+    ),
+    fix="correct the lines above; `bicycle plan {file}` repeats the check",
+)
+SQL_LIBRARY_MISSING = BicycleError.row(
+    "BIC-3201",
+    "{file} is an SQL file, but {missing} is not installed",
+    cause="SQL files need a library that is an extra of the runtime.",
+    fix="pip install 'bicycle-runtime[sql]'",
+)
+
+
+class SqlProblem(Exception):  # it ends the check of one statement
+    """A problem of a statement, with its position in the text."""
+
+    def __init__(self, at: int, problem: str) -> None:
+        super().__init__(problem)
+        self.at = at

@@ -1,0 +1,187 @@
+"""Functions of SQL jobs for workers: rows, conditions, times and aggregates.
+
+They compute the expressions of ``bicycle_runtime.expressions.sql`` on columns. If a row of a batch
+fails, all are asked again with their errors, so that one bad row is one error. This module imports
+no parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, noted
+from bicycle_runtime.expressions.sql.steps import (
+    CompiledExpressions,
+    ComputedFields,
+    ExpressionFailedError,
+    Where,
+)
+from bicycle_runtime.expressions.sql.tree import call, column
+from bicycle_runtime.expressions.sql.types import decimal_digits
+from bicycle_runtime.formats.typed_values import exact_decimal
+from bicycle_runtime.frames.frame import FieldRows, Frame
+from bicycle_runtime.frames.vectors import Refused
+from bicycle_runtime.records.times import moment_of, time_of
+from bicycle_sdk.expressions import Expression
+from bicycle_sdk.windows.aggregates import Minimum
+
+
+class _TableStep:
+    """The results of a step for rows of connectors, and for results of windows.
+
+    Values of connectors may refuse a batch as a whole; then it is halved until bad rows are alone.
+    """
+
+    compiled: CompiledExpressions
+
+    def results(self, records: Sequence[Any]) -> list[Any]:
+        """Return for each record the tuple of results, or the exception that it leads to."""
+        try:
+            return self._compute(records)
+        except Refused as error:
+            if len(records) > 1:
+                middle = len(records) // 2
+                return [*self.results(records[:middle]), *self.results(records[middle:])]
+            cause = error.__cause__ or error
+            return [ExpressionFailedError(str(cause) or type(cause).__name__)]
+
+    def _compute(self, records: Sequence[Any]) -> list[Any]:
+        columns, found = noted(_frame_of(records)), []
+        errors: dict[int, str] = {}
+        for value in self.compiled.trees:
+            if value.operation.startswith("sql."):
+                computed = columns.sql().array(value)
+                errors = {**computed.errors, **errors}
+                found.append(computed.column.to_pylist())
+            else:
+                found.append(list(evaluate(value, columns).each()))
+        return [
+            ExpressionFailedError(errors[at]) if at in errors else row
+            for at, row in enumerate(zip(*found, strict=True))
+        ]
+
+
+class SqlRecord(_TableStep, ComputedFields):
+    """Computed columns as a record.
+
+    Args:
+        names: The fields.
+        values: Their expressions.
+    """
+
+    def __init__(self, names: Sequence[str], values: Sequence[Expression]) -> None:
+        super().__init__(CompiledExpressions(names=tuple(names), trees=tuple(values), types=()))
+
+
+class SqlCondition(_TableStep, Where):
+    """A condition of rows; NULL is not true."""
+
+    def __init__(self, condition: Expression) -> None:
+        super().__init__(CompiledExpressions(names=("where",), trees=(condition,), types=()))
+
+
+class EventTime(HasExpression):
+    """The event time of a row, in ms since 1970: a column that must not be NULL."""
+
+    __slots__ = ("field",)
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def __call__(self, record: Any) -> int:
+        return time_of(record[self.field])
+
+    def expression(self) -> Expression:
+        return call("epoch_ms", call("not_null", column(self.field, "TIMESTAMP")))
+
+
+def _frame_of(records: Sequence[Any]) -> Frame:
+    """Return rows, or the results of windows, as a frame."""
+    listed = list(records)
+    if all(isinstance(record, dict) for record in listed):
+        return Frame.of_dicts(listed)
+    return Frame.of_rows(FieldRows(objects=listed, make=None, getter=attrgetter))
+
+
+def _timestamp(value: Any) -> datetime | None:
+    """Return a time: RFC 3339 text, in UTC without a zone, or ms since 1970."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return moment_of(value)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return moment_of(value)
+
+
+def _date(value: Any) -> date | None:
+    return None if value is None else _parse(value, date)
+
+
+def _time(value: Any) -> time | None:
+    return None if value is None else _parse(value, time)
+
+
+def _parse(value: Any, kind: Any) -> Any:
+    if type(value) is kind:
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {type(value).__name__}")
+    return kind.fromisoformat(value.strip())
+
+
+class _DecimalOf:
+    """The conversion of numbers and their texts to a DECIMAL."""
+
+    __slots__ = ("digits",)
+
+    def __init__(self, digits: tuple[int, int]) -> None:
+        self.digits = digits
+
+    def __call__(self, value: Any) -> Decimal | None:
+        return None if value is None else exact_decimal(value, *self.digits)
+
+
+def conversion_of(word: str) -> tuple[frozenset[type], Callable[[Any], Any]] | None:
+    """Return the conversion of values of connectors to a type, such as texts of JSON.
+
+    Returns:
+        The types of values that are kept, and the function for a batch with others; None for a
+        type that needs no conversion.
+    """
+    digits = decimal_digits(word)
+    return _CONVERSIONS.get(word) if digits is None else (_DECIMALS, _DecimalOf(digits))
+
+
+_NULL = type(None)
+_DECIMALS: frozenset[type] = frozenset({Decimal, _NULL})
+_CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
+    "TIMESTAMP": (frozenset({datetime, _NULL}), _timestamp),
+    "DATE": (frozenset({date, _NULL}), _date),
+    "TIME": (frozenset({time, _NULL}), _time),
+}
+
+
+def json_value(text: str | None) -> Any:
+    """Return the value of a JSON text."""
+    return None if text is None else msgspec.json.decode(text)
+
+
+class LeastNumber(Minimum[Any, Any]):
+    """The least number; NaN counts as greater than all others, as in PostgreSQL."""
+
+    def best(self, values: Sequence[Any]) -> Any:
+        numbers = [value for value in values if value == value]  # noqa: PLR0124 - NaN differs.
+        return min(numbers, default=values[0])
+
+    def add_all(self, accumulator: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+        known = (*accumulator, *self.known(values))
+        return (self.best(known),) if known else ()

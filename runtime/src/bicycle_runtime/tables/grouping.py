@@ -1,0 +1,306 @@
+"""The binding of GROUP BY: keys and aggregates become columns of an aggregation.
+
+SELECT and HAVING are bound over these columns. The rows of a key in a window are final when the
+window ends, so the result is append-only; an aggregation without a window is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.tables.dialect import WindowCall
+from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.plans import (
+    WINDOW_COLUMNS,
+    AggregateCall,
+    FilterRows,
+    NameScope,
+    Plan,
+    PlanColumn,
+    Relation,
+    WindowAggregate,
+    compile_fields,
+    compile_in,
+    field_node,
+    sql_of,
+    unique_field,
+    with_fields,
+)
+from bicycle_sdk.expressions import Expression
+
+_AGGREGATES = ("count", "sum", "avg", "min", "max")
+# Aggregates that are known, but not supported.
+_OTHER_AGGREGATES = frozenset(
+    {"any_value", "approx_count_distinct", "arg_max", "arg_min", "array_agg", "bool_and", "bool_or",
+     "count_if", "first", "first_value", "last", "last_value", "list", "listagg", "median", "mode",
+     "quantile", "stddev", "stddev_pop", "stddev_samp", "string_agg", "var_pop", "var_samp",
+     "variance"}
+)  # fmt: skip
+_NUMBERS = ("BIGINT", "DOUBLE", "NULL")
+_NO_WINDOW = (
+    "an aggregation without a window changes its rows with each input row, which is not supported "
+    "yet; read FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL '…' MINUTE) and GROUP BY window_start, "
+    "window_end"
+)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Return whether a part of a query is the call of an aggregate."""
+    if not isinstance(node, exp.Anonymous):
+        return False
+    name = str(node.this).lower()
+    return name in _AGGREGATES or name in _OTHER_AGGREGATES
+
+
+def name_of(item: exp.Expr, index: int, scope: NameScope, at: int) -> str:
+    """Return the name of a column of SELECT: its alias, column or function."""
+    if isinstance(item, exp.Alias):
+        return str(item.alias)
+    inner = item
+    while isinstance(inner, exp.Cast | exp.TryCast | exp.Paren | exp.Filter):
+        inner = inner.this
+    if isinstance(inner, exp.Column):
+        return scope.resolve(inner, at).name
+    return str(inner.this).lower() if isinstance(inner, exp.Anonymous) else f"column{index + 1}"
+
+
+class Grouping:
+    """Binds a SELECT with GROUP BY over a window function.
+
+    Args:
+        node: The SELECT.
+        scope: Its names.
+        relation: The table that it reads.
+        at: Returns the offset of a part of the query.
+    """
+
+    def __init__(
+        self, node: exp.Select, scope: NameScope, relation: Relation, at: Callable[[exp.Expr], int]
+    ) -> None:
+        self._node, self._scope, self._relation, self._at = node, scope, relation, at
+        self._default = at(node)
+        self._keys: list[tuple[exp.Expr, PlanColumn, Expression]] = []
+        self._aggregates: list[tuple[exp.Expr, PlanColumn, AggregateCall]] = []
+
+    def bind(self) -> tuple[Plan, list[tuple[str, Expression]]]:
+        """Return the plan, and the name and the value of each column of SELECT."""
+        relation, having = self._relation, self._node.args.get("having")
+        group = self._node.args.get("group")
+        if relation.window is None:
+            raise SqlProblem(self._at(group or self._node.expressions[0]), _NO_WINDOW)
+        self._bind_keys(relation.window, group)
+        items = [self._item(index, item) for index, item in enumerate(self._node.expressions)]
+        condition = None if having is None else self._over_groups(having.this)
+        columns = (
+            *(column for _, column, _ in self._keys),
+            *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS),
+            *(column for _, column, _ in self._aggregates),
+        )
+        plan: Plan = WindowAggregate(
+            columns=columns, time="window_time", input=relation.plan, window=relation.window,
+            keys=tuple(value for _, _, value in self._keys),
+            aggregates=tuple(aggregate for _, _, aggregate in self._aggregates),
+        )  # fmt: skip
+        if condition is not None and having is not None:
+            bound = compile_fields(condition, columns, self._default)
+            if tree.type_of(bound) not in ("BOOLEAN", "NULL"):
+                raise SqlProblem(
+                    self._at(having), f"HAVING is {tree.type_of(bound)}; expected BOOLEAN"
+                )
+            plan = FilterRows(
+                columns=columns, time=plan.time, input=plan,
+                condition=tree.cast(bound, "BOOLEAN"), text=sql_of(having.this),
+            )  # fmt: skip
+        values = [(name, compile_fields(node, columns, self._default)) for name, node in items]
+        return plan, values
+
+    def _bind_keys(self, window: WindowCall, group: exp.Expr | None) -> None:
+        windows: set[str] = set()
+        for each in () if group is None else group.expressions:
+            node = self._key_of(each)
+            for part in node.walk():
+                if is_aggregate(part):
+                    raise SqlProblem(self._at(part), "an aggregate is not possible in GROUP BY")
+            named = with_fields(node, self._scope, self._at(each))
+            if isinstance(named, exp.Column) and named.name in WINDOW_COLUMNS:
+                windows.add(named.name)
+                continue
+            value = compile_in(self._scope, node, self._at(each))
+            if _reads_window(named):
+                raise SqlProblem(
+                    self._at(node), "group by window_start and window_end themselves, and compute "
+                    "in SELECT",
+                )  # fmt: skip
+            kind = tree.type_of(value)
+            _require_comparable(kind, self._at(node), "GROUP BY")
+            self._keys.append((named, self._column(sql_of(node), kind), value))
+        if not windows & {"window_start", "window_end"}:
+            raise SqlProblem(
+                window.at if group is None else self._at(group),
+                f"rows of {window.kind} are grouped by their window: add window_start, window_end "
+                "to GROUP BY",
+            )
+        self._check_session_keys(window)
+
+    def _check_session_keys(self, window: WindowCall) -> None:
+        """Require that PARTITION BY of a session names the keys of GROUP BY."""
+        wanted = {self._scope.resolve(exp.column(key.text), key.at).field for key in window.keys}
+        found = {named.name for named, _, _ in self._keys if isinstance(named, exp.Column)}
+        is_same = found == wanted and len(self._keys) == len(found)
+        if window.kind == "SESSION" and window.keys and not is_same:
+            raise SqlProblem(
+                window.keys[0].at,
+                "PARTITION BY of SESSION has other columns than GROUP BY; name the same columns",
+            )
+        if window.kind != "SESSION" and window.keys:
+            raise SqlProblem(window.keys[0].at, f"{window.kind} has no PARTITION BY; use GROUP BY")
+
+    def _column(self, name: str, kind: SqlType) -> PlanColumn:
+        taken = [column for _, column, _ in (*self._keys, *self._aggregates)]
+        bounds = [PlanColumn(each, each, "TIMESTAMP") for each in WINDOW_COLUMNS]
+        return PlanColumn(name, unique_field(name, [*taken, *bounds]), kind)
+
+    def _key_of(self, node: exp.Expr) -> exp.Expr:
+        """Return the expression of a key, which may be a number or an alias of SELECT."""
+        items = self._node.expressions
+        if isinstance(node, exp.Literal) and node.is_int:
+            index = int(node.name) - 1
+            if not 0 <= index < len(items):
+                raise SqlProblem(
+                    self._at(node), f"GROUP BY {node.name}: SELECT has {len(items)} columns"
+                )
+            found: exp.Expr = items[index].unalias()
+            return found
+        if isinstance(node, exp.Column) and not node.table:
+            known = {column.name.lower() for column in self._scope.columns}
+            for item in items:
+                is_alias = isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower()
+                if is_alias and node.name.lower() not in known:
+                    inner: exp.Expr = item.this
+                    return inner
+        return node
+
+    def _item(self, index: int, item: exp.Expr) -> tuple[str, exp.Expr]:
+        inner: Any = item.unalias()
+        star = inner.this if isinstance(inner, exp.Column) else inner
+        if isinstance(star, exp.Star):
+            raise SqlProblem(self._at(inner), "* is not possible with GROUP BY; name the columns")
+        return name_of(item, index, self._scope, self._default), self._over_groups(inner)
+
+    def _over_groups(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression over the columns of the aggregation."""
+        return self._replace(with_fields(node, self._scope, self._default))
+
+    def _replace(self, node: exp.Expr) -> exp.Expr:
+        for key, column, _ in self._keys:
+            if node == key:
+                return field_node(column.field, node)
+        if is_aggregate(node) or isinstance(node, exp.Filter):
+            return self._aggregate(node)
+        if isinstance(node, exp.Column):
+            if node.name in WINDOW_COLUMNS:
+                return node
+            raise SqlProblem(
+                self._at(node), f"column {node.name} is neither in GROUP BY nor in an aggregate"
+            )
+        found = node.copy()
+        for name, value in node.args.items():
+            if isinstance(value, exp.Expr):
+                found.set(name, self._replace(value))
+            elif isinstance(value, list):
+                found.set(
+                    name,
+                    [self._replace(e) if isinstance(e, exp.Expr) else e for e in value],
+                )
+        return found
+
+    def _aggregate(self, node: exp.Expr) -> exp.Expr:
+        for known, column, _ in self._aggregates:
+            if node == known:
+                return field_node(column.field, node)
+        call, condition = node, None
+        if isinstance(node, exp.Filter):
+            call, condition = node.this, node.expression.this
+        found = self._aggregate_of(call, condition)
+        column = self._column(sql_of(node), found.type)
+        self._aggregates.append((node, column, found))
+        return field_node(column.field, node)
+
+    def _aggregate_of(self, call: exp.Expr, condition: exp.Expr | None) -> AggregateCall:
+        at, word = self._at(call), str(call.this).lower()
+        if not is_aggregate(call):
+            raise SqlProblem(at, f"FILTER needs an aggregate; {word} is none")
+        if word not in _AGGREGATES:
+            raise SqlProblem(at, f"{word} is not supported; known: {', '.join(_AGGREGATES)}")
+        arguments, is_distinct = list(call.expressions), False
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+            arguments, is_distinct = arguments[0].expressions, True
+            if word in ("sum", "avg"):
+                raise SqlProblem(at, f"{word}(DISTINCT …) is not supported; use count(DISTINCT …)")
+            is_distinct = word == "count"  # Of min and max the same.
+        if len(arguments) != 1:
+            raise SqlProblem(at, f"{word} has one argument, got {len(arguments)}")
+        [argument] = arguments
+        value = None
+        if not isinstance(argument, exp.Star):
+            value = self._argument(argument, word)
+        if condition is not None:
+            wanted = self._argument(condition, "FILTER")
+            given = tree.literal(1) if value is None else value
+            value = tree.case([(wanted, given)], tree.literal(None))
+        if is_distinct and value is not None:
+            _require_comparable(tree.type_of(value), at, "DISTINCT")
+        kind = _result_type(word, value, at)
+        return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
+
+    def _argument(self, node: exp.Expr, word: str) -> Expression:
+        for part in node.walk():
+            if is_aggregate(part):
+                raise SqlProblem(self._at(part), f"an aggregate is not possible inside {word}")
+        if _reads_window(node):
+            raise SqlProblem(
+                self._at(node), f"the window of a row is not possible inside {word}; use it in "
+                "SELECT",
+            )  # fmt: skip
+        value = compile_fields(node, self._scope.columns, self._at(node))
+        if word == "FILTER" and tree.type_of(value) not in ("BOOLEAN", "NULL"):
+            raise SqlProblem(self._at(node), f"FILTER is {tree.type_of(value)}; expected BOOLEAN")
+        return value
+
+
+def _require_comparable(kind: SqlType, at: int, clause: str) -> None:
+    """Require a type whose equal values have equal keys."""
+    if kind == "DOUBLE":
+        hint = "floats that look equal may differ; cast to DECIMAL(p, s)"
+        raise SqlProblem(at, f"{clause} of DOUBLE is not supported: {hint}")
+    if kind.endswith("[]") or kind in ("JSON", "INTERVAL"):
+        raise SqlProblem(at, f"{clause} of {kind} is not supported; cast to VARCHAR")
+
+
+def _reads_window(node: exp.Expr) -> bool:
+    return any(column.name in WINDOW_COLUMNS for column in node.find_all(exp.Column))
+
+
+def _result_type(word: str, value: Expression | None, at: int) -> SqlType:
+    if word == "count":
+        return "BIGINT"
+    if value is None:
+        raise SqlProblem(at, f"{word}(*) has no value; name a column")
+    kind = tree.type_of(value)
+    is_decimal = kind.startswith("DECIMAL(")
+    if word in ("sum", "avg") and kind not in _NUMBERS and not is_decimal:
+        raise SqlProblem(at, f"{word} of {kind} is not supported; expected a number")
+    if word == "avg":
+        if is_decimal:
+            raise SqlProblem(at, "avg of DECIMAL is not supported; cast to DOUBLE")
+        return "DOUBLE"
+    if kind.endswith("[]") or kind in ("JSON", "INTERVAL", "BLOB", "BOOLEAN"):
+        raise SqlProblem(at, f"{word} of {kind} is not supported")
+    if word == "sum" and is_decimal:
+        return f"DECIMAL(38,{kind.rstrip(')').partition(',')[2]})"
+    return "BIGINT" if kind == "NULL" and word == "sum" else kind

@@ -1,0 +1,271 @@
+"""The lowering of plans to streams, by calls of the SDK.
+
+A node with two readers becomes one stream. Ids of operators consist of the name of their view or
+table and their kind; the id of a window also has a digest of its definition, because its state
+belongs to exactly these keys, aggregates and bounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from bicycle_runtime.endpoints.sources import SourceKeys
+from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.tables.catalog import Catalog, Table
+from bicycle_runtime.tables.functions import (
+    EventTime,
+    LeastNumber,
+    SqlCondition,
+    SqlRecord,
+    json_value,
+)
+from bicycle_runtime.tables.plans import (
+    AggregateCall,
+    FilterRows,
+    Plan,
+    PlanColumn,
+    Project,
+    Scan,
+    UnionAll,
+    WindowAggregate,
+)
+from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.aggregations import everything
+from bicycle_sdk.expressions import Expression, col, lit
+from bicycle_sdk.failures import OnError
+from bicycle_sdk.time import WatermarkStrategy
+from bicycle_sdk.windows.aggregates import Average, Count, Distinct, Maximum, Minimum, Sum
+
+_NAME_MAX = 60
+_DIGEST = 8
+
+
+class Lowering:
+    """The streams of a file.
+
+    Args:
+        env: The environment to which they are added.
+        catalog: The tables.
+        names: The names of views, by the identity of their plan.
+        on_error: The policy for records that fail.
+    """
+
+    def __init__(
+        self, env: StreamEnvironment, catalog: Catalog, names: Mapping[int, str], on_error: OnError
+    ) -> None:
+        self._env, self._catalog, self._names = env, catalog, names
+        self._on_error = on_error
+        self._streams: dict[int, Any] = {}
+        self._ids: set[str] = set()
+
+    def write(self, table: Table, plans: Sequence[Plan]) -> None:
+        """Write the rows of plans to a table."""
+        streams = [self._stream(self._decode_json(table, plan), table.name) for plan in plans]
+        keys = self._catalog.sink(table, table.definition.name.at)
+        assert keys is not None  # A wrong table is reported before.
+        first, *others = streams
+        stream = first
+        if others:
+            stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
+        sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
+        self._set(sink, table.name, "", f"INSERT INTO {table.name}")
+
+    def _decode_json(self, table: Table, plan: Plan) -> Plan:
+        """Return a plan whose JSON columns have values instead of texts."""
+        if not any(column.type == "JSON" for column in table.stored_columns):
+            return plan
+        values = tuple(
+            Expression("apply", json_value, col(column.field))
+            if column.type == "JSON"
+            else column.read()
+            for column in plan.columns
+        )
+        return Project(columns=plan.columns, time=plan.time, input=plan, values=values)
+
+    def _stream(self, plan: Plan, owner: str) -> Any:
+        found = self._streams.get(id(plan))
+        if found is None:
+            owner = self._names.get(id(plan), owner)
+            found = self._streams[id(plan)] = self._lower(plan, owner)
+        return found
+
+    def _lower(self, plan: Plan, owner: str) -> Any:
+        match plan:
+            case Scan():
+                return self._scan(plan)
+            case FilterRows():
+                stream = self._stream(plan.input, owner).filter(SqlCondition(plan.condition))
+                return self._set(stream, owner, "where", f"WHERE {plan.text}")
+            case Project():
+                stream = self._stream(plan.input, owner).map(_record(plan.columns, plan.values))
+                names = ", ".join(column.name for column in plan.columns)
+                return self._set(stream, owner, "select", f"SELECT {names}")
+            case UnionAll():
+                first, *others = [self._stream(each, owner) for each in plan.inputs]
+                return self._set(first.union(*others), owner, "union", "UNION ALL")
+            case WindowAggregate():
+                return self._window(plan, owner)
+        raise AssertionError(plan)
+
+    def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
+        """Set the id, the name and the error policy of a vertex; return its stream."""
+        base = f"{owner}-{word}" if word else owner
+        found, count = base, 1
+        while found in self._ids:
+            count += 1
+            found = f"{base}-{count}"
+        self._ids.add(found)
+        stream.uid(found)
+        stream.name(name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…")
+        if word not in ("union", "all"):  # They have no records that could fail.
+            stream.on_error(self._on_error)
+        return stream
+
+    def _scan(self, plan: Scan) -> Any:
+        table = plan.table
+        keys = self._catalog.source(table, table.definition.name.at)
+        assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
+        stream = self._env.add_source(keys.source())
+        stream = self._set(stream, table.name, "source", f"FROM {table.name}")
+        rows = stream.map(_record(plan.columns, plan.values))
+        rows = self._set(rows, table.name, "rows", f"columns of {table.name}")
+        watermark = table.definition.watermark
+        if watermark is None or plan.time is None:
+            return rows
+        column = next(each for each in plan.columns if each.field == plan.time)
+        strategy: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(
+            watermark.delay_ms
+        ).with_timestamps(EventTime(column.field))
+        timed = rows.assign_timestamps(strategy)
+        return self._set(timed, table.name, "time", f"WATERMARK FOR {column.name}")
+
+    # --- windows -----------------------------------------------------------------------------
+
+    def _window(self, plan: WindowAggregate, owner: str) -> Any:
+        keys = [
+            PlanColumn(f"k{at}", f"k{at}", tree.type_of(value))
+            for at, value in enumerate(plan.keys)
+        ]
+        given = [each for each in plan.aggregates if each.value is not None]
+        arguments = {
+            id(each): PlanColumn(f"a{at}", f"a{at}", tree.type_of(_value(each)))
+            for at, each in enumerate(given)
+        }
+        columns = [*keys, *arguments.values()]
+        stream = self._stream(plan.input, owner)
+        if columns:
+            values = [*plan.keys, *map(_value, given)]
+            stream = stream.map(_record(columns, values))
+            stream = self._set(stream, owner, "arguments", "arguments of the aggregates")
+        keyed = (
+            stream.key_by(*(col(each.field) for each in keys))
+            if keys
+            else stream.key_by(everything)
+        )
+        names = ", ".join(column.name for column in plan.columns[: len(keys)])
+        keyed = self._set(keyed, owner, "key", f"GROUP BY {names or 'window'}")
+        windowed = _assign(keyed, plan)
+        functions = [_function(each, arguments.get(id(each))) for each in plan.aggregates]
+        results = windowed.aggregate(*(functions or [Count()]))
+        word = f"window-{_digest(plan)}"
+        results = self._set(results, owner, word, f"{plan.window.kind} {owner}")
+        rows = results.map(_result_record(plan, len(keys), len(functions)))
+        return self._set(rows, owner, "results", f"columns of {plan.window.kind}")
+
+
+def _value(aggregate: AggregateCall) -> Expression:
+    assert aggregate.value is not None
+    return aggregate.value
+
+
+def _record(columns: Sequence[PlanColumn], values: Sequence[Expression]) -> SqlRecord:
+    return SqlRecord([column.field for column in columns], values)
+
+
+def _assign(keyed: Any, plan: WindowAggregate) -> Any:
+    lengths = plan.window.intervals_ms
+    offset = lengths.get("OFFSET", 0)
+    match plan.window.kind:
+        case "TUMBLE":
+            return keyed.tumbling_window(lengths["SIZE"], offset=offset)
+        case "HOP":
+            return keyed.sliding_window(lengths["SIZE"], lengths["SLIDE"], offset=offset)
+        case _:
+            return keyed.session_window(lengths["GAP"])
+
+
+def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
+    if column is None:
+        return Count()
+    selector = col(column.field)
+    word, is_distinct = aggregate.function, aggregate.is_distinct
+    if word == "count" and not is_distinct:
+        return Count(selector)
+    made: Any
+    if word == "count":
+        made = Distinct(selector, skips_none=True)
+    elif word == "min" and column.type == "DOUBLE":
+        made = LeastNumber(selector, skips_none=True)
+    else:
+        made = _FUNCTIONS[word](selector, skips_none=True)
+    kind = _kept_type(word, column.type)
+    if kind is not None:
+        made.accumulator_type = kind  # State with a type is faster, and needs no pickles.
+    return made
+
+
+def _kept_type(word: str, kind: SqlType) -> Any:
+    """Return the type of an accumulator of values of a type; None for the default."""
+    value: Any = Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind)
+    if value is None:
+        return None
+    if word in ("sum", "avg"):
+        return tuple[value | None, tuple[float, ...]] if value is Decimal else None
+    return set[value] if word == "count" else tuple[value, ...]
+
+
+_FUNCTIONS: Mapping[str, Any] = {"sum": Sum, "avg": Average, "min": Minimum, "max": Maximum}
+_PYTHON: Mapping[SqlType, Any] = {
+    "BIGINT": int, "DOUBLE": float, "VARCHAR": str, "BOOLEAN": bool, "DATE": date, "TIME": time,
+    "TIMESTAMP": datetime,
+}  # fmt: skip
+
+
+def _result_record(plan: WindowAggregate, key_count: int, function_count: int) -> SqlRecord:
+    """Return the record of a window's result: keys, bounds, aggregates."""
+    key, value = col("key"), col("value")
+    parts = [key if key_count == 1 else Expression("item", key, lit(at)) for at in range(key_count)]
+    end = tree.column("end", "BIGINT")
+    last = tree.call("subtract", end, tree.literal(1))
+    bounds = [tree.call("epoch_ms", part) for part in (tree.column("start", "BIGINT"), end, last)]
+    results = [
+        value if function_count == 1 else Expression("item", value, lit(at))
+        for at in range(function_count)
+    ]
+    columns = plan.columns
+    values = [
+        *(tree.column(part, each.type) for part, each in zip(parts, columns, strict=False)),
+        *bounds,
+        *(
+            tree.column(part, each.type)
+            for part, each in zip(results, columns[key_count + len(bounds) :], strict=True)
+        ),
+    ]
+    return _record(columns, values)
+
+
+def _digest(plan: WindowAggregate) -> str:
+    """Return a digest of the parts of a window on which its state depends."""
+    parts = [
+        plan.window.kind,
+        *(f"{name}={length}" for name, length in sorted(plan.window.intervals_ms.items())),
+        *map(tree.to_text, plan.keys),
+        *(f"{each.function} {each.is_distinct}" for each in plan.aggregates),
+        *("*" if each.value is None else tree.to_text(each.value) for each in plan.aggregates),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGEST]

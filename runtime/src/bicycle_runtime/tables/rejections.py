@@ -1,0 +1,147 @@
+"""Parts of queries that append-only streams do not support, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from bicycle_runtime.tables.errors import SqlProblem
+
+_CHANGES = "its rows would change later, which is not supported yet"
+# Clauses of SELECT that are bound.
+_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind"})
+_CLAUSES: Mapping[str, str] = {
+    "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
+    "order": "ORDER BY is not supported: a stream has no last row to sort before; sort in the "
+    "database that is written",
+    "limit": f"LIMIT is not supported on a stream: {_CHANGES}",
+    "offset": f"OFFSET is not supported on a stream: {_CHANGES}",
+    "qualify": f"QUALIFY is not supported: {_CHANGES}",
+    "windows": f"WINDOW is not supported: {_CHANGES}; use a function in FROM, such as TUMBLE",
+    "joins": "joins are not supported yet",
+    "laterals": "LATERAL is not supported",
+    "sample": "TABLESAMPLE is not supported: results must not depend on chance",
+    "pivots": "PIVOT is not supported",
+    "hint": "hints are not supported",
+    "into": "SELECT INTO is not supported; write INSERT INTO table SELECT …",
+    "locks": "FOR UPDATE is not supported",
+    "match": "MATCH_RECOGNIZE is not supported",
+    "connect": "CONNECT BY is not supported",
+}
+_PARTS: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.Exists, f"EXISTS is not supported: {_CHANGES}"),
+    (exp.Subquery, f"a query inside an expression is not supported: {_CHANGES}"),
+    (exp.Select, f"a query inside an expression is not supported: {_CHANGES}"),
+    (
+        exp.Window,
+        f"OVER is not supported: {_CHANGES}; use a window function in FROM, such as TUMBLE",
+    ),
+    (exp.Placeholder, "parameters (?) are not supported"),
+    (exp.Parameter, "parameters are not supported"),
+)
+
+
+def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
+    """Reject clauses of a SELECT that are not supported.
+
+    Args:
+        node: The SELECT.
+        at: Returns the offset of a part.
+
+    Raises:
+        SqlProblem: there is one.
+    """
+    for name, value in node.args.items():
+        if name in _BOUND or not value:
+            continue
+        parts = [part for part in (value if isinstance(value, list) else [value])]
+        where = next((part for part in parts if isinstance(part, exp.Expr)), node)
+        begin = at(where) if any("start" in part.meta for part in where.walk()) else at(node)
+        raise SqlProblem(begin, _CLAUSES.get(name, f"{name.upper()} is not supported"))
+    if not node.expressions:
+        raise SqlProblem(at(node), "SELECT has no columns")
+    for name in ("expressions", "where", "group", "having"):
+        value = node.args.get(name)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, exp.Expr):
+                check_expression_parts(part, at)
+    group = node.args.get("group")
+    if group is not None:
+        check_group(group, at)
+
+
+def check_expression_parts(node: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
+    """Reject queries, OVER and parameters in an expression.
+
+    Raises:
+        SqlProblem: there is one.
+    """
+    for part in node.walk():
+        for kind, text in _PARTS:
+            if isinstance(part, kind):
+                raise SqlProblem(at(part), text)
+        if isinstance(part, exp.In) and part.args.get("query"):
+            raise SqlProblem(at(part), f"IN (SELECT …) is not supported: {_CHANGES}")
+
+
+def check_group(node: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
+    """Reject GROUP BY with several groupings.
+
+    Raises:
+        SqlProblem: there is one.
+    """
+    if node.args.get("all"):
+        raise SqlProblem(at(node), "GROUP BY ALL is not supported; name the columns")
+    for each in node.expressions:
+        if isinstance(each, exp.GroupingSets | exp.Rollup | exp.Cube):
+            word = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(each), "GROUPING SETS")
+            raise SqlProblem(at(each), f"{word} is not supported; write a query for each grouping")
+    if any(node.args.get(name) for name in ("grouping_sets", "rollup", "cube", "totals")):
+        raise SqlProblem(
+            at(node), "GROUPING SETS, ROLLUP and CUBE are not supported; write a query for each "
+            "grouping",
+        )  # fmt: skip
+
+
+def check_union(node: exp.SetOperation, at: int) -> None:
+    """Reject set operations other than UNION ALL.
+
+    Raises:
+        SqlProblem: it is another one.
+    """
+    word = type(node).__name__.upper()
+    if not isinstance(node, exp.Union):
+        raise SqlProblem(at, f"{word} is not supported: {_CHANGES}")
+    if node.args.get("distinct"):
+        raise SqlProblem(at, f"UNION is not supported: {_CHANGES}; use UNION ALL")
+    if node.args.get("by_name"):
+        raise SqlProblem(at, "UNION ALL BY NAME is not supported; name the columns in order")
+    for name in ("order", "limit", "offset"):
+        if node.args.get(name):
+            raise SqlProblem(at, _CLAUSES[name])
+
+
+def reject_source(node: exp.Expr, at: int) -> None:
+    """Reject a source of rows that FROM does not support.
+
+    Raises:
+        SqlProblem: it is not a table, a view or a query.
+    """
+    if isinstance(node, exp.Unnest):
+        raise SqlProblem(at, "UNNEST is not supported")
+    if isinstance(node, exp.Values):
+        raise SqlProblem(at, "VALUES is not supported in FROM; read a table")
+    if not isinstance(node, exp.Table):
+        return
+    if not isinstance(node.this, exp.Identifier):
+        raise SqlProblem(
+            at, f"{node.this.name} is not a table function; known: TUMBLE, HOP, SESSION"
+        )
+    if node.args.get("db"):
+        raise SqlProblem(at, "the name of a table has one part: there are no databases")
+    if node.args.get("version"):
+        raise SqlProblem(at, "FOR SYSTEM_TIME AS OF is possible in a join only")
+    for name in ("sample", "pivots", "joins", "laterals"):
+        if node.args.get(name):
+            raise SqlProblem(at, _CLAUSES[name])

@@ -1,0 +1,406 @@
+"""The statements of an SQL file: CREATE TABLE, CREATE VIEW, INSERT INTO and SET.
+
+Definitions are read here, because their clauses (options, watermarks, computed columns) are those
+of streams; queries are parsed by ``dialect``. A statement with an error does not hide errors of
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from bicycle_runtime.endpoints.checking import Checks, likely
+from bicycle_runtime.expressions.sql.types import SqlType, type_named
+from bicycle_runtime.tables.dialect import (
+    Cursor,
+    Name,
+    Query,
+    SqlText,
+    parse_query,
+    parse_value,
+    split_statements,
+)
+from bicycle_runtime.tables.errors import SqlProblem
+
+_TIME_DIGITS_MAX = 3
+_VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.VAR)
+_SHELL = "SQL files have no output; run `bicycle plan FILE` to see the operators of the job"
+# Statements of other systems, with the reason why there is none here.
+_REJECTED = {
+    "EXPLAIN": _SHELL,
+    "SHOW": _SHELL,
+    "DESCRIBE": _SHELL,
+    "DESC": _SHELL,
+    "SELECT": "a query needs a table for its rows: INSERT INTO name SELECT …",
+    "WITH": "a query needs a table for its rows: INSERT INTO name WITH …",
+    "VALUES": "a query needs a table for its rows: INSERT INTO name …",
+    "UPDATE": "tables are streams; a job only appends rows to them",
+    "DELETE": "tables are streams; a job only appends rows to them",
+    "MERGE": "tables are streams; a job only appends rows to them",
+    "TRUNCATE": "tables are streams; a job only appends rows to them",
+    "DROP": "a file defines all tables of its job; remove the CREATE statement",
+    "ALTER": "a file defines all tables of its job; change the CREATE statement",
+    "USE": "there are no catalogs and databases; a file has all tables of its job",
+    "BEGIN": "all statements of a file are one job, which publishes its epochs as a whole",
+    "COMMIT": "all statements of a file are one job, which publishes its epochs as a whole",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDefinition:
+    """A column of a table; ``value`` is its expression if it is computed."""
+
+    name: Name
+    type: SqlType
+    is_nullable: bool = True
+    value: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """The event time of a table: a column, and how far its values may be out of order."""
+
+    column: Name
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """A table of a connector. The positions of its options are in the text, by its name."""
+
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    watermark: Watermark | None
+    key: tuple[Name, ...]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """A name for a query; ``columns`` are other names for its columns."""
+
+    name: Name
+    columns: tuple[Name, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """A query whose rows are appended to a table."""
+
+    name: Name
+    columns: tuple[Name, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOption:
+    """An option of the job; its position is in the text."""
+
+    key: Name
+    value: str
+    value_at: int
+
+
+Statement = CreateTable | CreateView | Insert | SetOption
+
+
+def read_statements(text: SqlText, checks: Checks) -> list[Statement]:
+    """Return the statements of a text; wrong ones are noted and left out."""
+    found: list[Statement] = []
+    try:
+        cursors = split_statements(text)
+    except SqlProblem as problem:
+        checks.note_position(text.position(problem.at), str(problem))
+        return found
+    for cursor in cursors:
+        try:
+            found.append(_statement(cursor))
+        except SqlProblem as problem:
+            checks.note_position(text.position(problem.at), str(problem))
+    return found
+
+
+def _statement(cursor: Cursor) -> Statement:
+    token = cursor.peek()
+    assert token is not None
+    word, at = token.text.upper(), cursor.at
+    read = _STATEMENTS.get(word)
+    if read is None:
+        if word in _REJECTED:
+            raise SqlProblem(at, f"{word} is not supported in an SQL file: {_REJECTED[word]}")
+        near = likely(word, [*_STATEMENTS, *_REJECTED])
+        hint = f"did you mean {near}? " if near else ""
+        raise SqlProblem(at, f"there is no statement {token.text!r}; {hint}known: {_KNOWN}")
+    cursor.index += 1
+    found = read(cursor)
+    if not cursor.is_at_end:
+        raise cursor.unexpected("a semicolon")
+    return found
+
+
+def _create(cursor: Cursor) -> Statement:
+    at = cursor.at
+    if cursor.sees("OR", "REPLACE"):
+        raise SqlProblem(at, "OR REPLACE has no use: a file defines each name once; remove it")
+    if not cursor.take("TEMPORARY"):
+        cursor.take("TEMP")
+    if cursor.take("TABLE"):
+        return _create_table(cursor)
+    if cursor.take("VIEW"):
+        return _create_view(cursor)
+    if cursor.sees("MATERIALIZED"):
+        raise SqlProblem(
+            cursor.at, "CREATE MATERIALIZED VIEW is not supported; use CREATE VIEW and INSERT INTO"
+        )
+    raise cursor.unexpected("TABLE or VIEW")
+
+
+def _read_name(cursor: Cursor, of: str) -> Name:
+    if cursor.sees("IF", "NOT", "EXISTS"):
+        cursor.index += 3
+    name = cursor.name(of)
+    if cursor.sees("."):
+        raise SqlProblem(cursor.at, f"the name of {of} has one part: there are no databases")
+    return name
+
+
+def _create_table(cursor: Cursor) -> CreateTable:
+    name = _read_name(cursor, "a table")
+    columns: list[ColumnDefinition] = []
+    watermark: Watermark | None = None
+    key: tuple[Name, ...] = ()
+    cursor.expect("(")
+    while True:
+        if cursor.sees("WATERMARK", "FOR"):
+            if watermark is not None:
+                raise SqlProblem(cursor.at, "a table has at most one WATERMARK")
+            watermark = _watermark(cursor)
+        elif cursor.sees("PRIMARY") or cursor.sees("PRIMARY KEY") or cursor.sees("CONSTRAINT"):
+            key = _primary_key(cursor, key)
+        else:
+            column, is_key = _column(cursor)
+            columns.append(column)
+            key = (column.name,) if is_key else key
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    if cursor.take("COMMENT"):
+        _text(cursor, "a comment")
+    if cursor.sees("PARTITIONED") or cursor.sees("PARTITIONED BY"):
+        raise SqlProblem(cursor.at, "PARTITIONED BY is not supported; set partition_by in WITH (…)")
+    if cursor.sees("AS"):
+        raise SqlProblem(
+            cursor.at, "CREATE TABLE … AS is not supported; use CREATE TABLE and INSERT INTO"
+        )
+    options = _options(cursor, name)
+    return CreateTable(
+        name=name, columns=tuple(columns), watermark=watermark, key=key, options=options
+    )
+
+
+def _column(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
+    """Read a column; return it, and whether it is the primary key."""
+    name = cursor.name("a column")
+    if cursor.take("AS"):
+        tokens = cursor.part()
+        if not tokens:
+            raise cursor.unexpected("an expression")
+        value = parse_value(tokens, cursor.text)
+        return ColumnDefinition(name=name, type="NULL", value=value), False
+    kind = _type(cursor)
+    is_nullable, is_key = True, False
+    while not (cursor.sees(",") or cursor.sees(")") or cursor.is_at_end):
+        if cursor.take("NOT", "NULL"):
+            is_nullable = False
+        elif cursor.take("NULL"):
+            continue
+        elif cursor.take("PRIMARY", "KEY") or cursor.take("PRIMARY KEY"):
+            _not_enforced(cursor)
+            is_nullable, is_key = False, True
+        elif cursor.take("COMMENT"):
+            _text(cursor, "a comment")
+        elif cursor.sees("METADATA"):
+            raise SqlProblem(cursor.at, "METADATA columns are not supported")
+        elif cursor.sees("DEFAULT"):
+            raise SqlProblem(
+                cursor.at, "DEFAULT is not supported; use coalesce(column, value) in a query"
+            )
+        else:
+            raise cursor.unexpected("NOT NULL, PRIMARY KEY, COMMENT, a comma or ')'")
+    return ColumnDefinition(name=name, type=kind, is_nullable=is_nullable), is_key
+
+
+def _type(cursor: Cursor) -> SqlType:
+    """Read the type of a column, such as ``DECIMAL(10, 2)`` or ``BIGINT[]``."""
+    begin, at = cursor.index, cursor.at
+    cursor.name("a type")
+    for words in (("PRECISION",), ("VARYING",)):
+        cursor.take(*words)
+    if cursor.take("("):
+        cursor.part()
+        while cursor.take(","):
+            cursor.part()
+        cursor.expect(")")
+    _time_zone(cursor)
+    if cursor.sees("<"):
+        shown = cursor.tokens[begin].text.upper()
+        raise SqlProblem(at, f"the type {shown}<…> is not supported; use JSON, or T[] for an array")
+    while cursor.take("["):
+        cursor.expect("]")
+    tokens = cursor.tokens[begin : cursor.index]
+    given = cursor.text.text[tokens[0].start : tokens[-1].end + 1]
+    try:
+        found = type_named(given)
+    except ValueError as error:
+        raise SqlProblem(at, str(error)) from error
+    if found in ("INTERVAL", "BLOB"):
+        raise SqlProblem(at, f"columns of type {found} are not supported")
+    digits = [token.text for token in tokens if token.token_type == TokenType.NUMBER]
+    if found in ("TIMESTAMP", "TIME") and digits and int(digits[0]) > _TIME_DIGITS_MAX:
+        raise SqlProblem(at, f"{given}: times have milliseconds; use {found}(3)")
+    return found
+
+
+def _time_zone(cursor: Cursor) -> None:
+    for words in (("WITH", "TIME", "ZONE"), ("WITH", "LOCAL", "TIME", "ZONE"),
+                  ("WITHOUT", "TIME", "ZONE")):  # fmt: skip
+        if cursor.take(*words):
+            return
+
+
+def _watermark(cursor: Cursor) -> Watermark:
+    cursor.expect("WATERMARK", "FOR")
+    column = cursor.name("a column")
+    cursor.expect("AS")
+    at = cursor.at
+    same = cursor.name("the column")
+    if same.text.lower() != column.text.lower():
+        raise SqlProblem(
+            at, f"expected {column.text}, or {column.text} - INTERVAL '…' SECOND, as the watermark"
+        )
+    delay_ms = 0
+    if cursor.take("-"):
+        begin = cursor.at
+        delay_ms = cursor.interval_ms()
+        if delay_ms < 0:
+            raise SqlProblem(begin, "a watermark is not later than its column")
+    return Watermark(column=column, delay_ms=delay_ms)
+
+
+def _primary_key(cursor: Cursor, known: Sequence[Name]) -> tuple[Name, ...]:
+    if known:
+        raise SqlProblem(cursor.at, "a table has at most one PRIMARY KEY")
+    if cursor.take("CONSTRAINT"):
+        cursor.name("a constraint")
+    if not cursor.take("PRIMARY KEY"):
+        cursor.expect("PRIMARY", "KEY")
+    found = cursor.names("a column")
+    _not_enforced(cursor)
+    return found
+
+
+def _not_enforced(cursor: Cursor) -> None:
+    if cursor.take("NOT"):
+        cursor.expect("ENFORCED")
+
+
+def _options(cursor: Cursor, table: Name) -> dict[str, Any]:
+    """Read ``WITH ('key' = 'value', …)``, and note the positions of keys and values."""
+    if not cursor.sees("WITH"):
+        raise cursor.unexpected("WITH (kind = '…'), which names the connector of the table")
+    cursor.expect("WITH", "(")
+    found: dict[str, Any] = {}
+    while True:
+        key, at = _option_key(cursor)
+        cursor.expect("=")
+        value_at = cursor.at
+        if key in found:
+            raise SqlProblem(at, f"option {key!r} is set twice")
+        found[key] = _option_value(cursor)
+        path = (table.text, key)
+        cursor.text.keys[path], cursor.text.values[path] = at, value_at
+        if not cursor.take(","):
+            break
+    cursor.text.keys[(table.text,)] = table.at
+    cursor.expect(")")
+    return found
+
+
+def _option_key(cursor: Cursor) -> tuple[str, int]:
+    """Read the name of an option: a text, or words with dots."""
+    token, at = cursor.peek(), cursor.at
+    if token is not None and token.token_type == TokenType.STRING:
+        cursor.index += 1
+        return token.text, at
+    words = [cursor.name("an option").text]
+    while cursor.take("."):
+        words.append(cursor.name("an option").text)
+    return ".".join(words), at
+
+
+def _option_value(cursor: Cursor) -> str:
+    token = cursor.peek()
+    sign = "-" if cursor.take("-") else ""
+    token = cursor.peek() if sign else token
+    if token is None or token.token_type not in _VALUES:
+        raise cursor.unexpected("a value: a text in quotes, a number, TRUE or FALSE")
+    cursor.index += 1
+    is_word = token.token_type in (TokenType.TRUE, TokenType.FALSE)
+    return sign + (token.text.lower() if is_word else token.text)
+
+
+def _text(cursor: Cursor, what: str) -> Token:
+    token = cursor.peek()
+    if token is None or token.token_type != TokenType.STRING:
+        raise cursor.unexpected(f"{what} in quotes")
+    cursor.index += 1
+    return token
+
+
+def _create_view(cursor: Cursor) -> CreateView:
+    name = _read_name(cursor, "a view")
+    columns = cursor.names("a column") if cursor.sees("(") else ()
+    if cursor.take("COMMENT"):
+        _text(cursor, "a comment")
+    cursor.expect("AS")
+    query = parse_query(cursor)
+    return CreateView(name=name, columns=columns, query=query)
+
+
+def _insert(cursor: Cursor) -> Insert:
+    if cursor.sees("OVERWRITE"):
+        raise SqlProblem(cursor.at, "OVERWRITE is not supported; a job appends rows")
+    cursor.expect("INTO")
+    name = _read_name(cursor, "a table")
+    columns = cursor.names("a column") if cursor.sees("(") and not _is_query(cursor, 1) else ()
+    return Insert(name=name, columns=columns, query=parse_query(cursor))
+
+
+def _is_query(cursor: Cursor, ahead: int) -> bool:
+    token = cursor.peek(ahead)
+    return token is not None and token.text.upper() in ("SELECT", "WITH", "VALUES", "(")
+
+
+def _set(cursor: Cursor) -> SetOption:
+    key, at = _option_key(cursor)
+    if not cursor.take("="):
+        cursor.expect("TO")
+    value_at = cursor.at
+    value = _option_value(cursor)
+    path = ("SET", key)
+    cursor.text.keys[path], cursor.text.values[path] = at, value_at
+    return SetOption(key=Name(key, at), value=value, value_at=value_at)
+
+
+_STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
+    "CREATE": _create,
+    "INSERT": _insert,
+    "SET": _set,
+}
+_KNOWN = "CREATE TABLE, CREATE VIEW, INSERT INTO, SET"

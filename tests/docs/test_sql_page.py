@@ -1,0 +1,67 @@
+"""The statements of the pages about SQL are built, and those of the tutorial give its output."""
+
+import json
+import re
+
+import pytest
+
+from bicycle_runtime.tables.building import build_tables
+from bicycle_runtime.tables.errors import SQL_INVALID
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import StreamEnvironment
+from tests.docs.scripts import ROOT
+from tests.raising import raises
+
+BLOCK = re.compile(r"^```(sql|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    """Return the blocks of a language of a page."""
+    text = (ROOT / page).read_text("utf-8")
+    return [block for word, block in BLOCK.findall(text) if word == language]
+
+
+def built(text, file="page.sql"):
+    env = StreamEnvironment()
+    build_tables(env, text, file=file)
+    return env
+
+
+def test_the_statements_of_the_page_are_one_file():
+    graph = built("\n".join(blocks("docs/how-to/sql.md", "sql"))).execute("page")
+
+    sinks = {vertex.id for vertex in graph.vertices if vertex.kind.name == "SINK"}
+    assert sinks == {"counts", "alerts", "highest", "sessions"}
+
+
+@pytest.mark.parametrize(
+    ("page", "file", "wrong"),
+    [("docs/how-to/sql.md", "counts.sql", 0), ("docs/tutorial/sql.md", "bids.sql", 0)],
+)
+def test_the_error_on_a_page_is_the_error_of_its_file(page, file, wrong):
+    text = blocks(page, "sql")[wrong].replace("SELECT auction", "SELECT auctoin", 1)
+
+    with raises(SQL_INVALID) as caught:
+        built(text, file)
+
+    shown = blocks(page, "text")[-1].splitlines()
+    assert str(caught.value).splitlines()[:2] == shown
+
+
+def test_the_tutorial_gives_its_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = "docs/tutorial/sql.md"
+    (tmp_path / "bids.jsonl").write_text(blocks(page, "json")[0])
+
+    with Harness(built("\n".join(blocks(page, "sql"))), real_sinks=["expensive", "counts"]) as run:
+        run.run()
+
+    shown = blocks(page, "text")
+    for name, expected in (("expensive", shown[0]), ("counts", shown[1])):
+        lines = [
+            json.loads(line)
+            for path in (tmp_path / name).glob("*.jsonl")
+            for line in path.read_text("utf-8").splitlines()
+        ]
+        wanted = [json.loads(line) for line in expected.splitlines()]
+        assert sorted(map(str, lines)) == sorted(map(str, wanted))
