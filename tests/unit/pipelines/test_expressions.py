@@ -196,28 +196,28 @@ items = [1]
 [sink]
 kind = "console"
 ''')
-print([name for name in ("datafusion", "sqlglot") if name in sys.modules])
+print("sqlglot" in sys.modules)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
 
-    assert done.stdout == "[]\n", done.stderr
+    assert done.stdout == "False\n", done.stderr
 
 
-def test_a_worker_computes_expressions_without_a_parser_or_another_kernel():
+def test_a_worker_computes_expressions_without_a_parser():
     fields = ComputedFields(compile_expressions({"m": "n + 1", "w": "upper(t)"}, FIELDS))
     program = f"""
 import pickle, sys
 step = pickle.loads({pickle.dumps(fields)!r})
 print(step.answer_all([{{"n": 1, "t": "a"}}]))
-print([name for name in ("datafusion", "sqlglot", "substrait") if name in sys.modules])
+print("sqlglot" in sys.modules)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
 
-    assert done.stdout == "[{'m': 2, 'w': 'A'}]\n[]\n", done.stderr
+    assert done.stdout == "[{'m': 2, 'w': 'A'}]\nFalse\n", done.stderr
 
 
 def test_equal_parts_of_expressions_are_computed_once():
