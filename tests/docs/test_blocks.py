@@ -19,7 +19,7 @@ from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, load, name_of
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # How a block of each language is checked. What is shown, and not typed, has no language or `text`.
-# `py`, `hex`, `html`, `sql` and `yaml` are on few pages, whose test runs them; so is
+# `py`, `hex`, `html`, `jsonl`, `sql` and `yaml` are on few pages, whose test runs them; so is
 # `python file=…`.
 LANGUAGES = {
     "",
@@ -28,6 +28,7 @@ LANGUAGES = {
     "html",
     "ini",
     "json",
+    "jsonl",
     "py",
     "python",
     "sh",

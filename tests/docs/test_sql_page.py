@@ -12,7 +12,7 @@ from bicycle_sdk import StreamEnvironment
 from tests.docs.scripts import ROOT
 from tests.raising import raises
 
-BLOCK = re.compile(r"^```(sql|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sql|jsonl|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page, language):
@@ -51,7 +51,7 @@ def test_the_error_on_a_page_is_the_error_of_its_file(page, file, wrong):
 def test_the_tutorial_gives_its_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = "docs/tutorial/sql.md"
-    (tmp_path / "bids.jsonl").write_text(blocks(page, "json")[0])
+    (tmp_path / "bids.jsonl").write_text(blocks(page, "jsonl")[0])
 
     with Harness(built("\n".join(blocks(page, "sql"))), real_sinks=["expensive", "counts"]) as run:
         run.run()
