@@ -12,6 +12,7 @@ from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.json_frames import JsonFrames, gives_frames
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
+from bicycle_runtime.frames.record_fields import without_none
 
 _to_json = msgspec.json.Encoder(enc_hook=encode_model).encode
 _to_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_model).encode
@@ -117,5 +118,5 @@ class BytesCodec:
 
 
 def _require(record_type: Any, given: type) -> None:
-    if record_type not in (None, Any, object, given):
+    if without_none(record_type)[0] not in (None, Any, object, given):
         raise ValueError(f"it returns {given.__name__}, but the declared type is {record_type!r}")
