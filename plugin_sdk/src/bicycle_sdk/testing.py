@@ -301,7 +301,7 @@ class FunctionHarness(Generic[In, Out]):
         """Return the runner of coroutines; open the function on the first call."""
         if self._runner is None:
             self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.close)  # For a harness that is never left.
+            weakref.finalize(self, _close, self._runner)  # For a harness that is never left.
             self._call_if_there("open", self.context)
         return self._runner
 
@@ -309,6 +309,13 @@ class FunctionHarness(Generic[In, Out]):
         runner = self._open()
         result = getattr(self.function, method)(*arguments)
         return runner.run(_wait_for(result)) if inspect.isawaitable(result) else result
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """Close a runner; the garbage collector may call this while another loop runs."""
+    thread = CallThread()
+    thread.call(runner.close)
+    thread.close()
 
 
 async def _wait_for(result: Any) -> Any:

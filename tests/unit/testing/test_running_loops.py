@@ -1,6 +1,7 @@
 """Previews and harnesses inside a running event loop: a notebook, or an ``async`` test."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -115,3 +116,17 @@ def test_a_thread_ends_with_its_harness():
     found.join(timeout=60)
     assert found is not threading.main_thread()
     assert not found.is_alive()
+
+
+def test_an_abandoned_function_harness_that_is_collected_inside_a_loop_ends_its_loop():
+    harnesses = [FunctionHarness(Split())]
+    assert harnesses[0].process("a b") == ["a", "b"]
+    closed = harnesses[0].function.loop.is_closed
+    assert not closed()
+
+    def collect():
+        harnesses.clear()
+        gc.collect()
+
+    in_a_loop(collect)
+    assert closed()
