@@ -17,13 +17,14 @@ from bicycle_sdk.functions import FunctionObject
 __all__ = [
     "ENTRY_POINT_GROUP",
     "PREVIEW_GROUP",
+    "Role",
     "installed_function",
     "options_of_scheme",
     "preview_runner",
     "uri_schemes",
 ]
 
-Role = Literal["source", "sink"]
+Role = Literal["source", "sink"]  # The role of a connector in a job.
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"

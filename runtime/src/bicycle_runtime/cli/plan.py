@@ -27,7 +27,6 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 @command(
     "plan",
-    "bicycle plan --plugin wordcount --set input=in --set output=out",
     "bicycle plan clicks.py --set input=clicks.csv --require exactly-once",
     "bicycle plan views.sql",
     "bicycle plan --plugin wordcount --params job.toml --from savepoints/before-upgrade",

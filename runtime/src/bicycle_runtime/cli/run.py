@@ -95,7 +95,6 @@ def _check_pipeline(job: str) -> None:
     "bicycle run clicks.py --set input=clicks.csv",
     "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
     "bicycle run views.sql --checkpoint-dir checkpoints",
-    "bicycle run --config pipeline.toml",
     cls=CommandWithSections,
     sections=_SECTIONS,
 )
