@@ -18,7 +18,7 @@ QUERIES = {
     "docker": "how-to/deploy/",
     "fake clock": "how-to/test/",
     "helm": "how-to/helm/",
-    "kubernetes": "how-to/deploy/",
+    "kubernetes": "how-to/kubernetes-operator/",
     "late data": "explanation/event-time/",
     "memory": "how-to/memory/",
     "notebook": "how-to/notebooks/",
