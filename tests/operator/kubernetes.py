@@ -72,13 +72,14 @@ class World:
 
             @kopf.on.login(registry=registry)
             def login(**_):
-                return self.connection
+                return kopf.AiohttpSession(server=self.url, aiohttp_session=api)
 
             settings = settings_of_operator()
             settings.peering.standalone, settings.peering.mandatory = is_alone, not is_alone
             if priority is not None:
                 settings.peering.priority = priority
-            async with aiohttp.ClientSession() as session:
+            # A session that kopf makes by itself may stay open when its operator ends.
+            async with aiohttp.ClientSession() as api, aiohttp.ClientSession() as session:
                 service = Service(url=self.service_url, session=session, age_s=0)
                 register(registry, service, period_s=PERIOD_S)
                 await kopf.operator(

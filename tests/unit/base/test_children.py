@@ -79,7 +79,10 @@ def test_a_child_ends_with_its_descendants_and_daemons(program, tmp_path):
 
     assert child.end() == "signal 9 (SIGKILL)"
     asking.join()
-    assert not any(is_alive(pid, tick) for pid, tick in zip(pids, ticks, strict=True))
+    until(
+        lambda: not any(is_alive(pid, tick) for pid, tick in zip(pids, ticks, strict=True)),
+        "the end of all processes",
+    )
 
 
 def test_a_late_child_is_described_as_late(program):
