@@ -1,7 +1,7 @@
 """A service of jobs without processes, over HTTP, for tests of the operator.
 
 Requests are parsed by the real kinds of operations, and responses have the real shapes. Each
-operation that is not held is performed when somebody looks at it.
+operation that is not held is performed by the next request that reads it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Binder:
         """Return the plan of a table or view.
 
         Raises:
-            SqlProblem: there is none of this name, or its definition is wrong.
+            SqlProblem: no table or view has this name, or its definition is wrong.
         """
         found = self._catalog.find(name, at)
         key = name.lower()

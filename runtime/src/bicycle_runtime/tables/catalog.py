@@ -113,7 +113,7 @@ class Catalog:
         """Return a table or a view.
 
         Raises:
-            SqlProblem: there is none of this name.
+            SqlProblem: no table or view has this name.
         """
         found = self._tables.get(name.lower()) or self._views.get(name.lower())
         if found is None:

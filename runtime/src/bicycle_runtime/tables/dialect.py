@@ -350,7 +350,7 @@ def offset_of(node: exp.Expr, default: int) -> int:
 
 
 def _replace_windows(cursor: Cursor, windows: dict[str, WindowCall]) -> list[Token]:
-    """Return the remaining tokens with a name in place of each window function."""
+    """Return the remaining tokens with each window function replaced by a name."""
     found: list[Token] = []
     while (token := cursor.peek()) is not None:
         if not _is_window(cursor):

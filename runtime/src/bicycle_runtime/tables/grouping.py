@@ -234,7 +234,7 @@ class Grouping:
     def _aggregate_of(self, call: exp.Expr, condition: exp.Expr | None) -> AggregateCall:
         at, word = self._at(call), str(call.this).lower()
         if not is_aggregate(call):
-            raise SqlProblem(at, f"FILTER needs an aggregate; {word} is none")
+            raise SqlProblem(at, f"FILTER needs an aggregate; {word} is not an aggregate")
         if word not in _AGGREGATES:
             raise SqlProblem(at, f"{word} is not supported; known: {', '.join(_AGGREGATES)}")
         arguments, is_distinct = list(call.expressions), False

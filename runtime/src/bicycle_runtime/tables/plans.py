@@ -134,7 +134,7 @@ class NameScope:
         """Return the tables with an alias; all for an empty alias.
 
         Raises:
-            SqlProblem: there is none.
+            SqlProblem: no table has this alias.
         """
         found = [each for each in self.relations if alias.lower() in ("", each.alias.lower())]
         if not found:
@@ -150,7 +150,7 @@ class NameScope:
         """Return the column that a name means.
 
         Raises:
-            SqlProblem: there is none, or several.
+            SqlProblem: no column has this name, or several have it.
         """
         at, name = offset_of(node, default), node.name
         columns = [column for each in self.named(node.table, at) for column in each.columns]
@@ -239,7 +239,7 @@ def sql_of(node: exp.Expr) -> str:
 
 
 def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
-    """Return an expression with values in place of the fields that it reads.
+    """Return an expression with the fields that it reads replaced by values.
 
     Parts that are one object stay one object, and are computed once.
     """

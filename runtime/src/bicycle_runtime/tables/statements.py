@@ -30,7 +30,7 @@ from bicycle_runtime.tables.errors import SqlProblem
 _TIME_DIGITS_MAX = 3
 _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.VAR)
 _SHELL = "SQL files have no output; run `bicycle plan FILE` to see the operators of the job"
-# Statements of other systems, with the reason why there is none here.
+# Statements of other systems, with the reason why they are rejected.
 _REJECTED = {
     "EXPLAIN": _SHELL,
     "SHOW": _SHELL,

@@ -7,14 +7,14 @@ counts from 0, or from the end if it is negative. A path to nothing leads to NUL
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import SqlFunction, as_lists, each, function
+from bicycle_runtime.expressions.sql.functions import as_lists, each, function
 
 _ITEMS_MAX = 1 << 20
 _STEP = re.compile(
@@ -149,15 +149,7 @@ def _has(whole: Any, part: Any) -> bool:
     return type(whole) is type(part) and bool(whole == part)
 
 
-def _json(
-    names: str,
-    signatures: str,
-    compute: Callable[..., Any],
-    *examples: tuple[str, Any],
-    symbol: str = "",
-) -> SqlFunction:
-    return function(names, signatures, compute, *examples, group="json", symbol=symbol)
-
+_json = partial(function, group="json")
 
 _PATH = "JSON VARCHAR -> {0} | JSON BIGINT -> {0} | VARCHAR VARCHAR -> {0} | VARCHAR BIGINT -> {0}"
 _DOCUMENT = """'{"a": [1, "x"], "b": null}'"""
@@ -262,18 +254,7 @@ def _join_items(items: list[Any], separator: str) -> str:
     return separator.join(_drop_nulls(items))
 
 
-def _array(
-    names: str,
-    signatures: str,
-    compute: Callable[..., Any],
-    *examples: tuple[str, Any],
-    symbol: str = "",
-    takes_nulls: bool = False,
-) -> SqlFunction:
-    return function(
-        names, signatures, compute, *examples, group="array", symbol=symbol, takes_nulls=takes_nulls
-    )
-
+_array = partial(function, group="array")
 
 ARRAYS = [
     _array("array list_value make_array", "T* -> T[]", _make,

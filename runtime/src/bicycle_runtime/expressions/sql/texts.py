@@ -11,14 +11,14 @@ import hashlib
 import operator
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import SqlFunction, as_lists, each, function
+from bicycle_runtime.expressions.sql.functions import as_lists, each, function
 
 _SPACE = pyarrow.scalar(" ")
 _SIZE_MAX = 1 << 20  # Of a text that lpad, rpad and repeat create.
@@ -215,18 +215,7 @@ def _format(pattern: str, *values: Any) -> str:
     return "".join(part + str(value) for part, value in zip(parts, [*values, ""], strict=True))
 
 
-def _text(
-    names: str,
-    signatures: str,
-    compute: Callable[..., Any],
-    *examples: tuple[str, Any],
-    symbol: str = "",
-    takes_nulls: bool = False,
-) -> SqlFunction:
-    return function(
-        names, signatures, compute, *examples, group="text", symbol=symbol, takes_nulls=takes_nulls
-    )
-
+_text = partial(function, group="text")
 
 _ONE, _TWO = "VARCHAR -> VARCHAR", "VARCHAR VARCHAR -> VARCHAR"
 _TEST, _COUNT = "VARCHAR VARCHAR -> BOOLEAN", "VARCHAR -> BIGINT"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy
@@ -273,10 +274,7 @@ def _format(column: Any, form: Any) -> Any:
     return each(lambda time, text: time.strftime(text))(column, form)
 
 
-def _time(
-    names: str, signatures: str, compute: Callable[..., Any], *examples: tuple[str, Any]
-) -> SqlFunction:
-    return function(names, signatures, compute, *examples, group="time")
+_time = partial(function, group="time")
 
 
 def _named_part(names: str, part: str, example: int) -> SqlFunction:
