@@ -7,6 +7,7 @@ with the variables of the pod, as a node does.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -16,13 +17,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.clustersite import ClusterSite
 from tests.spark.jobsite import SHORT_LIVED_JAVA, expected_counts, visible_counts
 
-_ENTRYPOINT = Path(__file__).parents[2] / "deploy/image/entrypoint"
+_DEPLOY = Path(__file__).parents[2] / "deploy"
+_ENTRYPOINT = _DEPLOY / "image/entrypoint"
+_ADDRESS = re.compile(r"/api/v1/namespaces/jobs/(?P<resource>\w+)(?P<name>/[^?]+)?(?P<query>\?.*)?")
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SECONDS_MAX = 240  # One start of Java after the other.
 _FIELDS = {"status.podIP": "127.0.0.1", "metadata.name": "pod"}
+
+
+def right_of(method: str, path: str) -> tuple[str, str]:
+    """Return the resource and the verb that a role must contain for a request."""
+    address = _ADDRESS.fullmatch(path)
+    assert address, path
+    if method == "GET":
+        verb = "get" if address["name"] else "list"
+        verb = "watch" if "watch=true" in (address["query"] or "") else verb
+    else:
+        verb = _VERBS[method]
+        verb += "collection" if verb == "delete" and not address["name"] else ""
+    return address["resource"], verb
+
+
+def rights_of_the_chart() -> set[tuple[str, str]]:
+    """Return the resources and verbs of the role that the chart creates for drivers."""
+    lines = (_DEPLOY / "chart/templates/role.yaml").read_text("utf-8").splitlines()
+    role, _ = yaml.safe_load_all("\n".join(line for line in lines if "{{" not in line))
+    return {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 class Kubernetes:
@@ -30,6 +60,7 @@ class Kubernetes:
 
     def __init__(self, folder: Path) -> None:
         self.created: list[dict[str, Any]] = []
+        self.requests: set[tuple[str, str]] = set()  # Methods and paths.
         self.pods: dict[str, dict[str, Any]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._folder, self._log = folder, folder / "executors.log"
@@ -79,6 +110,7 @@ def _handler(kubernetes: Kubernetes) -> type[BaseHTTPRequestHandler]:
             """Log nothing."""
 
         def _answer(self, body: dict[str, Any], code: int = 200) -> None:
+            kubernetes.requests.add((self.command, self.path))
             data = json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
@@ -147,3 +179,6 @@ def test_pods_with_the_entry_point_of_the_image_run_the_tasks_of_a_job(
     [container] = model.created[0]["spec"]["containers"]
     assert (container["image"], container["args"]) == ("bicycle:1", ["executor"])
     assert model.pods == {}  # The driver deletes its executors.
+    needed = {right_of(*request) for request in model.requests}
+    assert needed >= {("pods", "create"), ("pods", "list"), ("pods", "deletecollection")}
+    assert needed - rights_of_the_chart() == set()
