@@ -201,3 +201,25 @@ def test_a_table_that_is_not_on_a_terminal_has_plain_columns(capsys):
     show_table(("name", "size"), [("a", "1"), ("longer", "22")])
 
     assert capsys.readouterr().out == "NAME    SIZE\na       1\nlonger  22\n"
+
+
+def test_data_keeps_the_names_and_types_of_its_columns_and_is_aligned_by_type(terminal):
+    rows = [("7", "FAILED"), ("-12", "ok")]
+    screen = terminal(40)
+    show_table(("n\nBIGINT", "State\nVARCHAR"), rows, are_numbers=(True, False))
+
+    shown = screen.end()
+    assert [line for line in shown if "─" not in line] == [
+        "     n  State",
+        "BIGINT  VARCHAR",
+        "     7  FAILED",
+        "   -12  ok",
+    ]
+    assert b"31m" not in screen.raw
+
+
+def test_data_that_is_too_wide_comes_one_row_below_the_other_without_types(terminal):
+    screen = terminal(12)
+    show_table(("n\nBIGINT", "who\nVARCHAR"), [("1", "ada")], are_numbers=(True, False))
+
+    assert screen.end() == ["n    1", "who  ada"]

@@ -20,6 +20,7 @@ from bicycle_runtime.testing import (
     preview,
     script_source,
 )
+from bicycle_runtime.testing.previews import preview_epochs
 from bicycle_sdk import ProcessFunction, RichAsyncFunction, StreamEnvironment, file_sink
 from bicycle_sdk.errors import FunctionResultError
 from tests.raising import raises
@@ -298,6 +299,19 @@ def test_a_preview_of_an_endless_source_ends():
     env = StreamEnvironment()
 
     assert len(env.generator_source(rate_ms=0).map(str.upper).preview(5)) == 5
+
+
+def test_the_records_of_an_endless_source_come_epoch_by_epoch_until_it_is_stopped():
+    env, stop = StreamEnvironment(), threading.Event()
+    stream = env.generator_source(rate_ms=0)
+    epochs = preview_epochs(env, stream.vertex_id(), size=3, stop=stop)
+
+    first, second = next(epochs), next(epochs)
+    stop.set()
+
+    assert 0 < len(first) <= 3
+    assert second
+    assert list(epochs) == []
 
 
 def test_a_preview_leaves_the_graph_as_it_was():

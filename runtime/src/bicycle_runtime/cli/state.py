@@ -156,7 +156,7 @@ def get_command(
         return
     click.echo(f"epoch {found['epoch']} of {storage.url}")
     if found["entries"]:
-        _show_entries(found["entries"])
+        _show(found["entries"], "state", "key_group", "task", "key", "part", "value")
     else:
         click.echo("entry not found")
     if found["is_cut"]:
@@ -205,7 +205,7 @@ def diff_command(
         totals = ", ".join(f"{count_text(each[word])} {word}" for word in words)
         click.echo(f"{each['operator']}: {totals}")
         if each["changes"]:
-            _show_changes(each["changes"])
+            _show(each["changes"], "change", "state", "key", "part", "before", "after")
 
 
 @command(
@@ -310,25 +310,11 @@ def _groups_text(used_count: int, group_count: int) -> str:
     return f"{used_count} of {group_count}" if used_count else "a copy each"
 
 
-def _show_entries(rows: Sequence[dict[str, Any]]) -> None:
-    headings = ["state", "key group", "task", "key", "part", "value"]
-    names = ["state", "key_group", "task", "key", "part", "value"]
-    _show(headings, names, rows)
-
-
-def _show_changes(rows: Sequence[dict[str, Any]]) -> None:
-    names = ["change", "state", "key", "part", "before", "after"]
-    _show(names, names, rows)
-
-
-def _show(headings: Sequence[str], names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+def _show(rows: Sequence[dict[str, Any]], *names: str) -> None:
     """Write a table of rows; a column without any content is left out."""
-    used = [
-        (heading, name)
-        for heading, name in zip(headings, names, strict=True)
-        if any(row[name] is not None for row in rows)
-    ]
-    show_table([h for h, _ in used], [[_cell(name, row[name]) for _, name in used] for row in rows])
+    used = [name for name in names if any(row[name] is not None for row in rows)]
+    cells = [[_cell(name, row[name]) for name in used] for row in rows]
+    show_table([name.replace("_", " ") for name in used], cells)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any
 
 from bicycle_runtime.base.storage import LocalStorage
@@ -18,7 +20,7 @@ from bicycle_runtime.testing.rewiring import add_taps, part_before, used_payload
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.drafts import GraphDraft
 
-__all__ = ["preview"]
+__all__ = ["preview", "preview_epochs"]
 
 _FIRST_RECORDS = 1_000
 
@@ -35,36 +37,50 @@ def preview(env: GraphDraft, vertex_id: str, n: int) -> list[Any]:
         vertex_id: The vertex.
         n: Maximum number of records, 0 or more.
     """
+    found: list[Any] = []
+    size = max(n, _FIRST_RECORDS)
+    with closing(preview_epochs(env, vertex_id, size=size, stop=threading.Event())) as epochs:
+        while len(found) < n and (records := next(epochs, None)) is not None:
+            found += records
+    return found[:n]
+
+
+def preview_epochs(
+    env: GraphDraft, vertex_id: str, *, size: int, stop: threading.Event
+) -> Generator[list[Any]]:
+    """Run the graph up to a vertex, and yield the records of each sealed epoch.
+
+    Args:
+        env: The environment of the streams.
+        vertex_id: The vertex.
+        size: Maximum number of records that an epoch reads.
+        stop: Ends the run after the current epoch; it may be set by any thread or signal handler.
+    """
     graph = add_taps(part_before(env.build_graph("preview"), vertex_id), [vertex_id])
     bundle = bundle_of_graph(graph, used_payloads(graph, env.payloads))
     collected: dict[str, list[Any]] = {}
     services = LoopServices(
-        clock=SystemClock(),
-        console=_ignore,
-        on_epoch=_ignore,
-        collected=collected,
+        clock=SystemClock(), console=_ignore, on_epoch=_ignore, collected=collected
     )
-    options = EngineOptions(max_records_per_epoch=max(n, _FIRST_RECORDS))
+    options = EngineOptions(max_records_per_epoch=size)
     with tempfile.TemporaryDirectory(prefix="bicycle-preview-") as folder:
         storage = LocalStorage(folder, is_synced=False)
         setup = prepare_job(bundle, job_id="preview", storage=storage, registry=registry_for(graph))
         with EpochLoop(
             setup, LocalExecutor(), options=options, run_id="preview", services=services
         ) as loop:
-            _run_until(loop, collected, vertex_id, n)
-    return collected[vertex_id][:n]
+            records = collected[vertex_id]
+            while not stop.is_set():
+                step = loop.step()
+                loop.settle()
+                if records:
+                    yield records[:]
+                    records.clear()
+                if step.is_finished:
+                    return
+                if not step.has_run:
+                    stop.wait(step.wait_ms / 1_000)
 
 
 def _ignore(_: object) -> None:
     """Ignore a notification."""
-
-
-def _run_until(loop: EpochLoop, collected: dict[str, list[Any]], name: str, n: int) -> None:
-    pause = threading.Event()
-    while len(collected[name]) < n:
-        step = loop.step()
-        loop.settle()
-        if step.is_finished:
-            return
-        if not step.has_run:
-            pause.wait(step.wait_ms / 1_000)

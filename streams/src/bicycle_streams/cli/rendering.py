@@ -19,6 +19,7 @@ import click
 
 from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.logging import log_event
+from bicycle_sdk.result_tables import text_table
 
 __all__ = [
     "answer_json",
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
-_GAP = "  "
 
 
 def error_text(error: BicycleError) -> str:
@@ -107,27 +107,26 @@ def show_text(text: str, *, err: bool = False) -> None:
 
 
 def show_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()
-) -> None:
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = (),
+    are_numbers: Sequence[bool] = (),
+) -> None:  # fmt: skip
     """Write a table; to anything but a terminal as plain columns, a line for each row.
 
     Args:
         headings: Names of the columns.
         rows: Their texts.
         spare: Columns that a narrow terminal does without, the first one first.
+        are_numbers: For data: whether each column has numbers. Headings of data stay as they are.
     """
     rows = list(rows)
     if _can_draw_on(sys.stdout):
         # Slow to import, and needed on a terminal only.
         from bicycle_streams.cli.terminal import draw_table
 
-        draw_table(sys.stdout, headings, rows, spare=spare)
+        draw_table(sys.stdout, headings, rows, spare=spare, are_numbers=are_numbers)
         return
-    lines = [[heading.upper() for heading in headings], *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        click.echo(_GAP.join(cells).rstrip())
+    names = headings if are_numbers else [heading.upper() for heading in headings]
+    click.echo("\n".join(text_table(names, rows, are_numbers=are_numbers)))
 
 
 def _can_draw_on(stream: IO[str]) -> bool:

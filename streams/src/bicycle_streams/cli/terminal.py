@@ -95,12 +95,9 @@ def draw_text(stream: IO[str], text: str) -> None:
 
 
 def draw_table(
-    stream: IO[str],
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    spare: Sequence[str] = (),
-) -> None:
+    stream: IO[str], headings: Sequence[str], rows: Sequence[Sequence[str]], *,
+    spare: Sequence[str] = (), are_numbers: Sequence[bool] = (),
+) -> None:  # fmt: skip
     """Write a table, or its rows one below another if the terminal is too narrow.
 
     Args:
@@ -108,6 +105,7 @@ def draw_table(
         headings: Names of the columns.
         rows: Their texts.
         spare: Columns that a narrow terminal does without, the first one first.
+        are_numbers: For data: whether each column has numbers.
     """
     console = terminal(stream)
     columns = {name: [row[index] for row in rows] for index, name in enumerate(headings)}
@@ -115,8 +113,9 @@ def draw_table(
         if _width(columns) > console.width:
             del columns[name]
     if _width(columns) <= console.width:
-        console.print(_table(columns))
+        console.print(_table(columns, are_numbers))
         return
+    headings = [heading.partition("\n")[0] for heading in headings]
     width = max(map(len, headings))
     for row in rows:
         cells = [(name, cell) for name, cell in zip(headings, row, strict=True) if cell]
@@ -127,29 +126,28 @@ def draw_table(
 
 def _width(columns: dict[str, list[str]]) -> int:
     """Return the minimum width of a table, whose last column may wrap between words."""
-    *widths, last = [max(map(cell_len, [name, *cells])) for name, cells in columns.items()]
+    *widths, last = [
+        max(map(cell_len, [*name.split("\n"), *cells])) for name, cells in columns.items()
+    ]
     *_, cells = columns.values()
     word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
     return sum(widths) + len(_GAP) * len(widths) + max(min(last, _ROOM_MIN), word)
 
 
-def _table(columns: dict[str, list[str]]) -> Table:
+def _table(columns: dict[str, list[str]], are_numbers: Sequence[bool]) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
         header_style="bicycle.heading",
-    )
+    )  # fmt: skip
     *_, last = columns
-    for name, cells in columns.items():
-        is_number = all(map(_NUMBER.fullmatch, cells))
+    for index, (name, cells) in enumerate(columns.items()):
+        is_number = are_numbers[index] if are_numbers else all(map(_NUMBER.fullmatch, cells))
         table.add_column(
-            name.upper(),
+            name if are_numbers else name.upper(),
             justify="right" if is_number else "left",
             no_wrap=name != last,
             overflow="fold",
         )
     for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(_WORDS, row))
+        table.add_row(*(map(Text, row) if are_numbers else map(_WORDS, row)))
     return table
