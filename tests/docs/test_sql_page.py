@@ -31,7 +31,7 @@ def test_the_statements_of_the_page_are_one_file():
     graph = built("\n".join(blocks("docs/how-to/sql.md", "sql"))).execute("page")
 
     sinks = {vertex.id for vertex in graph.vertices if vertex.kind.name == "SINK"}
-    assert sinks == {"counts", "alerts", "highest", "sessions"}
+    assert sinks == {"counts", "alerts", "highest", "sessions", "late_bids"}
 
 
 @pytest.mark.parametrize(

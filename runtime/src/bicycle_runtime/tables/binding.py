@@ -19,6 +19,7 @@ from bicycle_runtime.tables.dialect import Name, Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
 from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
+from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     FilterRows,
@@ -64,6 +65,8 @@ class Binder:
         table = self._catalog.target(statement.name)
         targets = _target_columns(table, statement.columns)
         plan = self.query(statement.query)
+        if not table.definition.key:
+            require_final(plan, statement.name.at, f"{table.name} needs a PRIMARY KEY")
         if len(targets) != len(plan.columns):
             names = ", ".join(column.name.text for column in targets)
             raise SqlProblem(
@@ -101,13 +104,18 @@ class Binder:
         Raises:
             SqlProblem: no table or view has this name, or its definition is wrong.
         """
-        found = self._catalog.find(name, at)
         key = name.lower()
-        if key not in self._plans:
-            if isinstance(found, CreateView):
-                self._plans[key] = self._views[found.name.text] = self._view(found, at)
-            else:
-                self._plans[key] = self._scan(found, at)
+        view = key.removesuffix(LATE)
+        if view != key and key not in self._plans:
+            plan = self.relation(view, at)
+            self._plans[key] = late_rows(self.names().get(id(plan), view), plan, at)
+        if key in self._plans:
+            return self._plans[key]
+        found = self._catalog.find(name, at)
+        if isinstance(found, CreateView):
+            self._plans[key] = self._views[found.name.text] = self._view(found, at)
+        else:
+            self._plans[key] = self._scan(found, at)
         return self._plans[key]
 
     def _view(self, view: CreateView, at: int) -> Plan:
@@ -333,6 +341,8 @@ class _QueryBinder:
                 relation.window.at,
                 f"{relation.window.kind} needs GROUP BY window_start, window_end",
             )
+        elif lateness_hint(node, self.at(node)) is not None:
+            raise SqlProblem(self.at(node), "the hint needs a window in FROM, such as TUMBLE")
         else:
             plan, items = relation.plan, list(self._items(node.expressions, scope))
         columns: list[PlanColumn] = []

@@ -17,6 +17,7 @@ from bicycle_runtime.tables.binding import Binder
 from bicycle_runtime.tables.catalog import Catalog, Table
 from bicycle_runtime.tables.dialect import SqlText
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
+from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.plans import Plan
 from bicycle_runtime.tables.statements import (
@@ -113,7 +114,9 @@ class _Building:
         assert self._settings is not None
         self._settings.apply_to(env)
         lowering = Lowering(env, self._catalog, self._binder.names(), self._settings.on_error)
-        for table, plans in self._plans.values():
+        # A window has the name of its view's readers, also if its late rows are read, too.
+        writes = sorted(self._plans.values(), key=lambda each: reads_late_rows(each[1]))
+        for table, plans in writes:
             lowering.write(table, plans)
 
     def _note(self, bind: Any, *arguments: Any) -> None:

@@ -15,6 +15,7 @@ from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
@@ -91,8 +92,10 @@ class Grouping:
         """Return the plan, and the name and the value of each column of SELECT."""
         relation, having = self._relation, self._node.args.get("having")
         group = self._node.args.get("group")
+        lateness_ms = lateness_hint(self._node, self._default)
         if relation.window is None:
             raise SqlProblem(self._at(group or self._node.expressions[0]), _NO_WINDOW)
+        require_final(relation.plan, relation.window.at, "a second window would count them twice")
         self._bind_keys(relation.window, group)
         items = [self._item(index, item) for index, item in enumerate(self._node.expressions)]
         condition = None if having is None else self._over_groups(having.this)
@@ -105,6 +108,7 @@ class Grouping:
             columns=columns, time="window_time", input=relation.plan, window=relation.window,
             keys=tuple(value for _, _, value in self._keys),
             aggregates=tuple(aggregate for _, _, aggregate in self._aggregates),
+            lateness_ms=lateness_ms or 0,
         )  # fmt: skip
         if condition is not None and having is not None:
             bound = compile_fields(condition, columns, self._default)

@@ -24,9 +24,11 @@ from bicycle_runtime.tables.functions import (
     SqlRecord,
     json_value,
 )
+from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
     AggregateCall,
     FilterRows,
+    LateRows,
     Plan,
     PlanColumn,
     Project,
@@ -61,6 +63,7 @@ class Lowering:
         self._env, self._catalog, self._names = env, catalog, names
         self._on_error = on_error
         self._streams: dict[int, Any] = {}
+        self._windows: dict[int, Any] = {}
         self._ids: set[str] = set()
 
     def write(self, table: Table, plans: Sequence[Plan]) -> None:
@@ -110,6 +113,10 @@ class Lowering:
                 return self._set(first.union(*others), owner, "union", "UNION ALL")
             case WindowAggregate():
                 return self._window(plan, owner)
+            case LateRows():
+                late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
+                rows = late.map(_record(plan.columns, late_values(plan)))
+                return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
         raise AssertionError(plan)
 
     def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
@@ -147,6 +154,16 @@ class Lowering:
     # --- windows -----------------------------------------------------------------------------
 
     def _window(self, plan: WindowAggregate, owner: str) -> Any:
+        rows = self._window_results(plan, owner).map(_result_record(plan))
+        return self._set(rows, owner, "results", f"columns of {plan.window.kind}")
+
+    def _window_results(self, plan: WindowAggregate, owner: str) -> Any:
+        """Return the stream of a window, whose results and late rows may have readers."""
+        if id(plan) not in self._windows:
+            self._windows[id(plan)] = self._aggregate(plan, owner)
+        return self._windows[id(plan)]
+
+    def _aggregate(self, plan: WindowAggregate, owner: str) -> Any:
         keys = [
             PlanColumn(f"k{at}", f"k{at}", tree.type_of(value))
             for at, value in enumerate(plan.keys)
@@ -156,10 +173,16 @@ class Lowering:
             id(each): PlanColumn(f"a{at}", f"a{at}", tree.type_of(_value(each)))
             for at, each in enumerate(given)
         }
-        columns = [*keys, *arguments.values()]
+        late = late_fields(plan)
+        columns = [*keys, *arguments.values(), *late]
         stream = self._stream(plan.input, owner)
         if columns:
-            values = [*plan.keys, *map(_value, given)]
+            values = [
+                *plan.keys,
+                *map(_value, given),
+                *(each.read() for each in plan.input.columns),
+            ]
+            values = values[: len(columns)]
             stream = stream.map(_record(columns, values))
             stream = self._set(stream, owner, "arguments", "arguments of the aggregates")
         keyed = (
@@ -169,13 +192,12 @@ class Lowering:
         )
         names = ", ".join(column.name for column in plan.columns[: len(keys)])
         keyed = self._set(keyed, owner, "key", f"GROUP BY {names or 'window'}")
-        windowed = _assign(keyed, plan)
+        windowed = _assign(keyed, plan).allowed_lateness(plan.lateness_ms)
+        windowed = windowed.late_to(LATE_TAG) if late else windowed
         functions = [_function(each, arguments.get(id(each))) for each in plan.aggregates]
         results = windowed.aggregate(*(functions or [Count()]))
         word = f"window-{_digest(plan)}"
-        results = self._set(results, owner, word, f"{plan.window.kind} {owner}")
-        rows = results.map(_result_record(plan, len(keys), len(functions)))
-        return self._set(rows, owner, "results", f"columns of {plan.window.kind}")
+        return self._set(results, owner, word, f"{plan.window.kind} {owner}")
 
 
 def _value(aggregate: AggregateCall) -> Expression:
@@ -236,8 +258,9 @@ _PYTHON: Mapping[SqlType, Any] = {
 }  # fmt: skip
 
 
-def _result_record(plan: WindowAggregate, key_count: int, function_count: int) -> SqlRecord:
+def _result_record(plan: WindowAggregate) -> SqlRecord:
     """Return the record of a window's result: keys, bounds, aggregates."""
+    key_count, function_count = len(plan.keys), len(plan.aggregates)
     key, value = col("key"), col("value")
     parts = [key if key_count == 1 else Expression("item", key, lit(at)) for at in range(key_count)]
     end = tree.column("end", "BIGINT")

@@ -107,6 +107,16 @@ class WindowAggregate(Plan):
     window: WindowCall
     keys: tuple[Expression, ...]
     aggregates: tuple[AggregateCall, ...]
+    lateness_ms: int = 0
+    late_readers: list[LateRows] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LateRows(Plan):
+    """Input rows that came too late for a window, with the bounds of the window."""
+
+    view: str
+    window: WindowAggregate
 
 
 @dataclass(slots=True)
