@@ -16,6 +16,7 @@ from bicycle_streams.file.format import FIXED, HEADER_SIZE, FileHeader
 from bicycle_streams.file.repairing import repair, verify
 from bicycle_streams.file.view import FileView
 from bicycle_streams.file.writing import FileWriter
+from bicycle_streams.messages import Message
 from tests.unit.streams.ss_decoder import decode
 
 
@@ -147,6 +148,44 @@ def test_changed_heads_are_damage_where_a_beacon_names_their_stream_later(tmp_pa
             path.write_bytes(flip(data, at, 32))
             is_time = at >= head.offset + size - 12
             assert not verify(path).is_intact or is_time, (head, at)
+
+
+def test_a_changed_shard_or_stream_is_damage_without_a_beacon(tmp_path):
+    """The message is the only one of a stream, and another stream lacks its sequence."""
+    path = tmp_path / "events.ss"
+    data = make(path, [b"payload"] * 12, interval=1 << 20)
+    heads, _ = heads_of(path)
+    # The first messages of a and b could be the first of any stream; the last head is the end mark.
+    for head in heads[4:-1]:
+        for at in range(head.offset + 1, head.offset + 2 + 8):
+            for bit in range(8):
+                path.write_bytes(flip(data, at, 1 << bit))
+                assert [b.offset for b in verify(path).broken] == [head.offset], (head, at, bit)
+                with pytest.raises(FileFormatError):
+                    list(show(path, "log"))
+
+
+def test_a_repair_that_left_one_message_of_a_stream_left_no_damage(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"1a", b"1b", b"2a", b"2b"], interval=1 << 20, end=False)
+    for lost in (b"1a", b"1b"):
+        path.write_bytes(flip(data, data.index(lost)))
+
+        report, found = repaired(path)
+
+        assert (len(report.broken), len(found.messages)) == (1, 3)
+        assert verify(path.with_name("repaired.ss")).is_intact
+
+
+def test_a_beacon_shows_that_the_only_message_of_a_stream_belongs_to_it(tmp_path):
+    path = tmp_path / "events.ss"
+    create_file(path, FileHeader(path.name, 0, 1024), must_be_new=True)
+    writer = FileWriter(path, limit_bytes=1 << 30, buffer_bytes=1)
+    for key, sequence in (("a", 1), ("a", 2), ("b", 3), ("a", 4)):
+        writer.copy(Message(StreamKey(key), 0, sequence, 1_000, b"x" * 600))
+    writer.close(with_end=False)
+
+    assert verify(path).is_intact
 
 
 @pytest.mark.parametrize("field", ["sequence", "time"])

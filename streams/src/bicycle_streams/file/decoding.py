@@ -16,8 +16,6 @@ from bicycle_streams.file.view import CutOffError, FileView
 from bicycle_streams.messages import Message, MessageHeader, Timestamp
 from bicycle_streams.texts import TextFormat, header_json, message_text
 
-__all__ = ["decode"]
-
 
 def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterator[str]:
     """Iterate over the lines that show a file; header and beacons are comments.
@@ -39,7 +37,7 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
                 if (text := _beacon_text(view, beacon, form)) is not None:
                     yield text
                 beacon += 1
-        _refuse_disorder(view, check.pass_beacons(view.size))
+        _refuse_disorder(view, check.finish())
         _, _, end, has_ended = tail(view)
         if end < view.size and not has_ended:
             raise FILE_CUT_OFF(path=str(path), offset=view.size)

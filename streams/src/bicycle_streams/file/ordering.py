@@ -3,6 +3,8 @@
 The head of a message has no checksum. But sequences and times of a shard rise, and a beacon has a
 checksum of the messages of each stream so far, with the last sequence and the latest time. So most
 changes of a head show: in its shard at once, or at the next beacon that names one of the streams.
+A message with a changed stream or shard is also a *stray*: the only message of its stream, with the
+sequence that another stream lacks or would have next.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from bicycle_streams.file.seeking import Last, Stream
 from bicycle_streams.file.view import CutOffError, FileView
 from bicycle_streams.messages import Message
 
-__all__ = ["Disorder", "OrderCheck"]
-
 _CHECKSUM_SIZE = 2
+_STRAY = (
+    "it is the only message of its stream and has the sequence that another stream lacks: "
+    "its stream or shard was changed"
+)
 
 
 class Disorder(NamedTuple):
@@ -54,12 +58,14 @@ class OrderCheck:
     def __init__(self, view: FileView) -> None:
         self._view = view
         self._seen: dict[Stream, _Seen] = {}
+        self._strays: dict[int, tuple[Disorder, int]] = {}  # By sequence, each with its time.
         self._beacon = 1
         self._is_whole = True  # All messages were seen, so that a stream that is new begins here.
 
     def lose(self) -> None:
         """Clear the state: messages may be missing from here to the next beacon."""
         self._seen.clear()
+        self._strays.clear()
         self._is_whole = False
 
     def see(self, message: Message, offset: int, end: int) -> Iterator[Disorder]:
@@ -81,14 +87,41 @@ class OrderCheck:
             else:  # The preceding messages are unknown; the next beacon has the count.
                 return
             seen = self._seen[stream] = _Seen(last)
+            if message.sequence > 1:
+                stray = Disorder(offset, end - offset, _STRAY, *stream, message.sequence)
+                self._strays[message.sequence] = stray, message.timestamp_ms
         elif (found := self._disorder(seen, message, offset, end)) is not None:
             yield found
         else:
             last = seen.last
+            self._forget_stray(stream, last.sequence)
+            if message.sequence == last.sequence + 2:
+                yield from self._stray_after(last, before_ms=message.timestamp_ms)
             seen.before = last.sequence, last.timestamp_ms
             seen.last_offset, seen.last_size = offset, end - offset
         found_sum = checksum(message.payload).to_bytes(_CHECKSUM_SIZE)
         seen.last.add(message.sequence, message.timestamp_ms, found_sum)
+
+    def finish(self) -> Iterator[Disorder]:
+        """Iterate over the faults that only the end of the file shows."""
+        yield from self.pass_beacons(self._view.size)
+        for seen in self._seen.values():
+            if seen.last.sequence > 1:  # A repair may leave only the second message of a stream.
+                yield from self._stray_after(seen.last)
+
+    def _stray_after(self, last: Last, before_ms: int | None = None) -> Iterator[Disorder]:
+        """Iterate over the stray that follows the last message of another stream."""
+        found, time_ms = self._strays.get(last.sequence + 1, (None, 0))
+        is_too_late = before_ms is not None and time_ms > before_ms
+        if found is not None and last.timestamp_ms <= time_ms and not is_too_late:
+            del self._strays[found.sequence]
+            yield found
+
+    def _forget_stray(self, stream: Stream, sequence: int) -> None:
+        """Keep a message no longer as a stray if it belongs to its stream."""
+        found, _ = self._strays.get(sequence, (None, 0))
+        if found is not None and (found.stream, found.shard_id) == stream:
+            del self._strays[sequence]
 
     def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Disorder | None:
         """Return the message of two that is out of order: this or the previous one."""
@@ -128,6 +161,9 @@ class OrderCheck:
 
     def _compare(self, marker: Marker, offset: int) -> Disorder | None:
         stream = (marker.key, marker.shard_id)
+        # Either the stream of a stray is confirmed here, or the difference is reported here.
+        self._strays.pop(marker.sequence + 1, None)
+        self._forget_stray(stream, marker.sequence)
         told = Last(marker.sequence, marker.timestamp_ms, marker.running)
         seen = self._seen.get(stream)
         self._seen[stream] = _Seen(told)

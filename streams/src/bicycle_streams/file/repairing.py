@@ -25,8 +25,6 @@ from bicycle_streams.file.view import CutOffError, FileView, Head
 from bicycle_streams.file.writing import FileWriter
 from bicycle_streams.messages import Message
 
-__all__ = ["Broken", "Report", "SequenceGap", "repair", "verify"]
-
 _BATCH = 1_000
 
 
@@ -119,7 +117,7 @@ def _check_parts(view: FileView) -> Iterator[Message | Broken]:
             for found in check.see(part, offset, end):
                 yield _out_of_order(found)
         yield part
-    for found in check.pass_beacons(view.size):
+    for found in check.finish():
         yield _out_of_order(found)
 
 
