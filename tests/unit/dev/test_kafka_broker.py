@@ -135,6 +135,27 @@ def test_a_failed_start_keeps_its_port_for_the_next_one(new_broker, fake_java):
     assert len(ports) == 1
 
 
+class DiesOncePolled(subprocess.Popen):
+    """A process that is killed right after its exit code was looked for in vain."""
+
+    def poll(self):
+        found = super().poll()
+        if found is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return found
+
+
+def test_a_broker_that_is_killed_between_two_looks_has_failed(new_broker):
+    broker = new_broker()
+    broker.folder.mkdir()
+    broker._process = DiesOncePolled(["sleep", "60"])
+    broker._write_record(broker._process.pid, 9_092)
+
+    with raises(BROKER_NOT_STARTED):
+        broker.has_ended()
+
+
 def test_a_process_that_got_the_id_of_an_ended_broker_is_not_taken_for_it(new_broker):
     broker = new_broker()
     broker.folder.mkdir()

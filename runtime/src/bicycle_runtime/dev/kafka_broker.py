@@ -305,15 +305,17 @@ class KafkaBroker:
         """Resume a paused broker."""
         send_signal(self._running().pid, signal.SIGCONT)
 
-    def has_failed(self) -> bool:
-        """Return whether the process of this object ended without a request."""
-        if self._process is None or self._process.poll() is None:
-            return False
-        return self._process.returncode not in _ASKED_TO_END
+    def has_ended(self) -> bool:
+        """Return whether no broker runs in the folder any longer.
 
-    def failure(self) -> BicycleError:
-        """Return the error for a broker that ended by itself, with the end of its log."""
-        return self._start_error("its process ended")
+        Raises:
+            BROKER_NOT_STARTED: the process of this object ended without a request.
+        """
+        is_running = self.is_running()  # First, so that an ended process has an exit code.
+        code = None if self._process is None else self._process.poll()
+        if code is not None and code not in _ASKED_TO_END:
+            raise self._start_error("its process ended")
+        return not is_running
 
     def _start(self, jars: list[Path], timeout_s: float) -> bool:
         record = self.record()
@@ -452,7 +454,7 @@ class KafkaBroker:
 
         is_in_time = wait_until(is_decided, timeout_s=timeout_s)
         if has_ended:
-            raise self.failure()
+            raise self._start_error("its process ended")
         if not is_in_time:
             raise self._start_error(f"it runs, but did not respond within {timeout_s:g} s")
 
