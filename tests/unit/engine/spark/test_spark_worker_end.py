@@ -80,6 +80,36 @@ os.close(reading)
 pyspark.worker.main(None, open(writing, "wb"))
 """
 
+REPORTING = """
+import os, signal, sys
+import pyspark.worker
+from pyspark.util import handle_worker_exception
+from bicycle_runtime.engine.spark import worker
+
+class Client:
+    def close(self):
+        print("closed", flush=True)
+
+class Hearing:
+    def write(self, data):
+        os.kill(os.getpid(), signal.SIGHUP)  # Spark stops while the worker reports an error.
+
+    def flush(self):
+        pass
+
+def main(infile, outfile):
+    try:
+        raise ConnectionResetError("Spark has closed the connection")
+    except BaseException as error:
+        handle_worker_exception(error, outfile)
+        sys.exit(-1)
+
+pyspark.worker.main = main
+worker._close_at_end()
+worker._workers["run"] = Client()
+pyspark.worker.main(None, Hearing())
+"""
+
 
 def end_of(*words: str, process: str = PROCESS) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", process, *words]
@@ -117,5 +147,11 @@ def test_a_worker_that_cannot_close_ends_all_the_same(moment):
 @pytest.mark.parametrize("way", ["exits", "returns"])
 def test_a_worker_that_spark_hears_no_more_closes_and_ends_without_a_traceback(way):
     end = end_of(way, process=UNHEARD)
+
+    assert (end.returncode, end.stdout, end.stderr) == (0, "closed\n", "")
+
+
+def test_a_signal_while_spark_reports_an_error_ends_the_worker_without_a_traceback():
+    end = end_of(process=REPORTING)
 
     assert (end.returncode, end.stdout, end.stderr) == (0, "closed\n", "")

@@ -54,7 +54,9 @@ _ALLOCATIONS_PER_COLLECTION = 1_000_000
 _workers: dict[str, TaskWorker] = {}
 _tasks_done = 0
 _is_ending = False
-_task_code: CodeType | None = None  # of Spark's function that waits for a task and runs it
+# Spark's functions that wait for a task and run it, and that report an error.
+_task_code: CodeType | None = None
+_report_code: CodeType | None = None
 _ORDER_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
 _ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
 
@@ -196,8 +198,9 @@ def _close_at_end() -> None:
     Spark ends it by SIGHUP, or by closing the connection, whichever is seen first. Before each task
     Spark's daemon looks ``main`` up and resets the signal; it ends the process without ``atexit``.
     """
-    global _task_code  # noqa: PLW0603  # one function of the process
-    import pyspark.worker  # loaded in the process that runs this; not needed elsewhere
+    global _task_code, _report_code  # noqa: PLW0603  # functions of the process
+    import pyspark.util  # loaded in the process that runs this; not needed elsewhere
+    import pyspark.worker
 
     main = pyspark.worker.main
 
@@ -212,12 +215,13 @@ def _close_at_end() -> None:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
                 close_workers()
                 _end_if_unheard(outfile)
-            if isinstance(error, ProcessEnding):
+            if _is_ending or isinstance(error, ProcessEnding):
                 raise SystemExit(0) from None
             raise
         _end_if_unheard(outfile)
 
     _task_code = main.__code__
+    _report_code = pyspark.util.handle_worker_exception.__code__
     signal.signal(signal.SIGHUP, _leave_task)
     pyspark.worker.main = main_then_close
 
@@ -240,14 +244,15 @@ def _leave_task(_signum: int, frame: FrameType | None) -> None:
     """Leave the call that SIGHUP came into, and do nothing else here.
 
     The call may hold any lock. So functions are closed where the exception arrives, after the call
-    has released its locks. Between two tasks the next one ends the process.
+    has released its locks. Between two tasks the next one ends the process. A report of an error,
+    such as a connection that Spark has closed, is finished: Spark ends the process after it.
     """
     global _is_ending  # noqa: PLW0603  # one end of the process
     _is_ending = True
     _begin_the_end()
     if cancel_calls():  # An event loop is left by its own tasks, which raise CancelledError.
         return
-    while frame is not None:
+    while frame is not None and frame.f_code is not _report_code:
         if frame.f_code is _task_code:
             raise ProcessEnding
         frame = frame.f_back
