@@ -114,7 +114,7 @@ def _context(files: TlsFiles, *, is_server: bool) -> ssl.SSLContext:
     return context
 
 
-def connect_error(address: str, error: Exception) -> StreamConnectError:
+def connect_error(address: str, error: Exception | str) -> StreamConnectError:
     """Return the error of an address without an answer or with a failed handshake."""
     advice = tls_hint(error)
     if advice is None:

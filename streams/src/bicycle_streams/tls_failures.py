@@ -8,12 +8,14 @@ the reason.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
 
 __all__ = ["refused_handshake", "tls_hint"]
 
+_LOOK_S = 0.05
 _CA, _CLIENT = "ca_file", "cert_file and key_file"
 
 
@@ -49,6 +51,11 @@ def tls_hint(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT
             ("certificate required", "peer did not return a certificate"),
             f"the server asks for a certificate of the client: set {client}",
         ),
+        (  # TLS 1.2 has no alert of its own for a missing certificate.
+            ("alert handshake failure",),
+            f"the server rejected the handshake: if it asks for a certificate of the client, set "
+            f"{client}",
+        ),
         (
             ("alert unknown ca", "alert bad certificate", "alert certificate expired"),
             f"the server rejected the certificate of the client: correct {client}",
@@ -76,17 +83,34 @@ def refused_handshake(
         host: The host of the server.
         port: The port of the server.
         context: The TLS context of a client.
-        timeout_s: Time limit of each step. A server that accepts the client is silent for so long.
+        timeout_s: Time limit of each step. A server that accepts the client and sends no ticket of
+            TLS is silent for so long.
     """
     try:
         with (
             socket.create_connection((host, port), timeout=timeout_s) as plain,
             context.wrap_socket(plain, server_hostname=host) as secured,
         ):
-            secured.recv(1)
+            secured.settimeout(min(timeout_s, _LOOK_S))
+            looks = max(1, round(timeout_s / _LOOK_S))
+            while looks > 0 and not _is_accepted(secured):
+                looks -= 1
+                with contextlib.suppress(TimeoutError):
+                    secured.recv(1)
+                    break
     except OSError as error:
         return error if tls_hint(error) else None
     return None
+
+
+def _is_accepted(secured: ssl.SSLSocket) -> bool:
+    """Return whether the server has accepted this client.
+
+    TLS 1.2 checks the certificate of a client within the handshake. In TLS 1.3, the server sends a
+    ticket afterwards, which a read stores in the session.
+    """
+    session = secured.session
+    return secured.version() != "TLSv1.3" or (session is not None and session.has_ticket)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

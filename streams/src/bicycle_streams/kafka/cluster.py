@@ -15,15 +15,12 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from bicycle_sdk.kafka.values import is_secret_property
 from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamerUri
-from bicycle_streams.errors import StreamConnectError
 from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings, texts
 from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
 from bicycle_streams.kafka.failures import ABSENT, is_outage, plain_error
 from bicycle_streams.kafka.offsets import end_offsets, watermarks
 from bicycle_streams.kafka.options import KafkaOptions
-from bicycle_streams.tls_failures import tls_hint
-
-__all__ = ["Cluster"]
+from bicycle_streams.options import connect_error
 
 C = TypeVar("C")
 S = TypeVar("S", bound=str)
@@ -101,19 +98,14 @@ class Cluster:
         """Reach the cluster once.
 
         Raises:
-            StreamConnectError: nobody answers.
+            StreamConnectError: no broker answers, or the TLS handshake fails.
         """
         self._admin = self.open_client(AdminClient, {})
         try:
             self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
             refused = self._settings.refused_handshake()
-            hint = refused and tls_hint(refused.str())
-            reason = self.redacted(refused or error) + (f": {hint}" if hint else "")
-            raise StreamConnectError(address=self.address, reason=reason) from None
-
-    def _connect_error(self, error: KafkaException) -> StreamConnectError:
-        return StreamConnectError(address=self.address, reason=self.redacted(error))
+            raise connect_error(self.address, self.redacted(refused or error)) from None
 
     @property
     def admin_client(self) -> AdminClient:
@@ -188,7 +180,7 @@ class Cluster:
                 future.result(self._timeout_s)
             except KafkaException as error:
                 if error.args[0].name() not in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"):
-                    raise self._connect_error(error) from None
+                    raise connect_error(self.address, self.redacted(error)) from None
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if it does not exist."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import pulsar
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.errors import StreamConnectError
+from bicycle_streams.options import connect_error
 from bicycle_streams.pulsar.errors import (
     ADMIN_UNREACHABLE,
     DEDUPLICATION_OFF,
@@ -28,8 +30,7 @@ from bicycle_streams.pulsar.errors import (
     READ_FAILED,
 )
 from bicycle_streams.pulsar.options import PulsarOptions
-
-__all__ = ["PORT", "TLS_PROTOCOL", "Cluster", "reason_of"]
+from bicycle_streams.tls_failures import refused_handshake
 
 T = TypeVar("T")
 PORT = 6650
@@ -60,10 +61,10 @@ class Cluster:
         self.options = options
         self._timeout_s = max(1, options.connect_timeout_ms // 1_000)
         self._tls = options.tls_context(str(uri), TLS_PROTOCOL)
-        hosts = uri.hosts(PORT if self._tls is None else _TLS_PORT)
-        names = ",".join(f"{_host_text(host)}:{port}" for host, port in hosts)
+        self._hosts = uri.hosts(PORT if self._tls is None else _TLS_PORT)
+        names = ",".join(f"{_host_text(host)}:{port}" for host, port in self._hosts)
         self._service_url = f"{uri.protocol}://{names}"
-        host = _host_text(hosts[0][0])
+        host = _host_text(self._hosts[0][0])
         by_itself = f"http://{host}:{_ADMIN_PORT}"
         if self._tls is not None:
             by_itself = f"https://{host}:{_ADMIN_TLS_PORT}"
@@ -79,7 +80,7 @@ class Cluster:
         """Reach the cluster once.
 
         Raises:
-            StreamConnectError: no broker responds, or the login is rejected.
+            StreamConnectError: no broker responds, or rejects the login or the TLS handshake.
         """
         options = self.options
         words: dict[str, Any] = {}
@@ -102,7 +103,13 @@ class Cluster:
             self._client.get_topic_partitions(self._topic(_ASKED_KEY))
         except (pulsar.PulsarException, ValueError, RuntimeError) as error:
             self.close()
-            raise StreamConnectError(address=self.address, reason=reason_of(error)) from None
+            # For the client, a failed handshake is a connection that was closed.
+            refused = None if self._tls is None else self._refused_handshake(self._tls)
+            raise connect_error(self.address, str(refused or reason_of(error))) from None
+
+    def _refused_handshake(self, context: ssl.SSLContext) -> Exception | None:
+        host, port = self._hosts[0]
+        return refused_handshake(host, port, context, timeout_s=self._timeout_s)
 
     def close(self) -> None:
         """Close the client; all that was made with it is closed by then."""

@@ -38,8 +38,6 @@ from bicycle_streams.redis.errors import LOGIN_REFUSED
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
-__all__ = ["LOST", "PORT", "Connection", "facts_of", "open_client"]
-
 T = TypeVar("T")
 # The first two are raised by the client; errors of clusters end when a replica takes over.
 LOST = (
@@ -53,7 +51,6 @@ _ITS_OWN = ("CLUSTER", "COMMAND", "READONLY", "SCAN")
 _CLUSTER_BLOCK_MS = 50
 _SCAN_COUNT = 1_000
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
-_HANDSHAKE_MAX_S = 2.0
 
 
 def open_client(uri: StreamerUri, options: RedisOptions, retry: SyncRetry) -> Any:
@@ -207,7 +204,7 @@ class Connection:
         """Return the reason of the server if the client has lost it, or else the error."""
         if self._tls is None or isinstance(error, TimeoutError) or tls_hint(error) is not None:
             return error
-        timeout_s = min(self.options.connect_timeout_ms / 1_000, _HANDSHAKE_MAX_S)
+        timeout_s = self.options.connect_timeout_ms / 1_000
         found = await asyncio.to_thread(
             refused_handshake, *self._hosts[-1], self._tls, timeout_s=timeout_s
         )

@@ -112,7 +112,6 @@ class TopicAdmin:
         self._client = client
         self._wait = wait
         self._error: KafkaError | None = None
-        self._is_probed = False
         self._admin: AdminClient = open_client(AdminClient, client, {"error_cb": self._take_error})
 
     def check(
@@ -250,9 +249,7 @@ class TopicAdmin:
                 return self._admin.list_topics(topic, timeout=_CALL_S)
             except KafkaException as error:
                 self._admin.poll(0)  # Only the callback gets the reason, such as a wrong password.
-                if not self._is_probed:
-                    self._is_probed = True
-                    self._error = self._client.refused_handshake() or self._error
+                self._error = self._client.refused_handshake() or self._error
                 cause = self._error or error.args[0]
                 if is_refusal(cause):
                     action = "the connection"
