@@ -53,6 +53,10 @@ def key_problem(key: Any) -> KeyProblem | None:
     reason = _type_problem(kind)
     if reason is not None:
         return KeyProblem(kind.__qualname__, reason)
+    base = _base_with_other_hash(kind)
+    if base is not None and hash(key) != base.__hash__(key):
+        reason = f"it equals a {base.__qualname__}, but has another hash"
+        return KeyProblem(kind.__qualname__, reason)
     if isinstance(key, datetime.datetime):
         return _clock_problem(key)
     parts = _parts(key)
@@ -103,6 +107,15 @@ def _type_problem(kind: Any) -> str | None:
         if _compared_fields(definer) != _compared_fields(kind):
             return f"its __eq__ is inherited from {name}, which compares fewer fields"
     return "it hashes by identity" if kind.__hash__ is object.__hash__ else None
+
+
+@functools.lru_cache(_TYPES_MAX)
+def _base_with_other_hash(kind: Any) -> Any:
+    """Return the plain type of which a class inherits the equality, but not the hash."""
+    equal, hashed = (
+        next(base for base in kind.__mro__ if name in vars(base)) for name in ("__eq__", "__hash__")
+    )
+    return equal if equal in _BASES and hashed not in _BASES else None
 
 
 def _compared_fields(kind: Any) -> Sequence[str]:

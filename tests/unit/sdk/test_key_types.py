@@ -34,6 +34,20 @@ class Word(str):
     __slots__ = ()
 
 
+class Slow(str):
+    __slots__ = ()
+
+    def __hash__(self):
+        return super().__hash__()
+
+
+class Odd(str):
+    __slots__ = ()
+
+    def __hash__(self):
+        return 7
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -76,6 +90,7 @@ class Wider(Point):
 
 ACCEPTED = [
     None, True, 1, 1.5, "ada", b"ada", Decimal("1.5"), uuid.UUID(int=1), Word("ada"),
+    Slow("ada"), enum.StrEnum("Size", ["S"]).S, enum.IntFlag("Right", ["READ"]).READ,
     datetime.date(2026, 1, 1), datetime.datetime(2026, 1, 1, fold=1),  # noqa: DTZ001  # a time without a zone is the case
     datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
     datetime.datetime(2026, 1, 1, tzinfo=ZoneInfo("UTC")),
@@ -84,6 +99,7 @@ ACCEPTED = [
 ]  # fmt: skip
 REFUSED = [
     (Folded("Ada"), "Folded", "its class defines __eq__"),
+    (Odd("ada"), "Odd", "it equals a str, but has another hash"),
     (Identity(1), "Identity", "compares by identity (eq=False)"),
     (Rounded(1.2), "Rounded", "its class defines __eq__"),
     (Wider(1, "", 2), "Wider", "its __eq__ is inherited from Point, which compares fewer fields"),
@@ -154,6 +170,7 @@ def test_groups_do_not_depend_on_the_parallelism(keys):
     [
         [NIGHT, NIGHT.replace(fold=1)],
         [Folded("Ada"), Folded("ada")],
+        [Odd("ada"), Odd("ada")],
         [Identity(1), Identity(1)],
         [Rounded(1.1), Rounded(1.2)],
     ],
