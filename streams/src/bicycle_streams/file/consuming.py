@@ -22,8 +22,6 @@ from bicycle_streams.file.view import FileView
 from bicycle_streams.messages import BEGINNING, END, At, Message, SeqPos
 from bicycle_streams.sharing import Member, SharedReader
 
-__all__ = ["FileConsumer"]
-
 _T = TypeVar("_T")
 Stream: TypeAlias = tuple[StreamKey, int]
 

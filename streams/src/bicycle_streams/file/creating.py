@@ -8,8 +8,6 @@ from pathlib import Path
 from bicycle_streams.file.errors import FILE_EXISTS, FILE_NAME_TOO_LONG, FILE_UNREADABLE
 from bicycle_streams.file.format import NAME_SIZE_MAX, FileHeader
 
-__all__ = ["create_file"]
-
 
 def create_file(path: Path, header: FileHeader, *, must_be_new: bool) -> None:
     """Make a file with a header and no message; one that exists stays as it is.

@@ -18,26 +18,6 @@ from fastcrc import crc16
 from bicycle_streams.addresses import INTERNAL, StreamKey
 from bicycle_streams.errors import StreamKeyError
 
-__all__ = [
-    "EMPTY_BEACON_SIZE",
-    "END_OF_STREAM",
-    "FIXED",
-    "HEADER_SIZE",
-    "MARK",
-    "MESSAGE_OVERHEAD",
-    "NAME_SIZE_MAX",
-    "TAIL",
-    "Beacon",
-    "FileHeader",
-    "Marker",
-    "checksum",
-    "encode_beacon",
-    "marker_count_max",
-    "parse_beacon",
-    "stream_of",
-    "stream_prefix",
-]
-
 HEADER_SIZE = 128
 NAME_SIZE_MAX = 111  # The space that the other fields of the header leave.
 MARK = 0x0D

@@ -10,8 +10,6 @@ from typing import Any
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.file.errors import POSITIONS_UNUSABLE
 
-__all__ = ["Positions", "positions_of_groups"]
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS positions (
     consumer_group TEXT NOT NULL, stream TEXT NOT NULL, shard INTEGER NOT NULL,

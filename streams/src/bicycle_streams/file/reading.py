@@ -14,8 +14,6 @@ from bicycle_streams.file.errors import FileFormatError
 from bicycle_streams.file.format import FIXED, MARK, TAIL, checksum, is_end, parse_beacon, stream_of
 from bicycle_streams.messages import Message
 
-__all__ = ["FileReader", "Wanted"]
-
 BLOCK_SIZE = 1 << 20
 _WANTED, _UNWANTED, _LATER = range(3)
 Stream = tuple[StreamKey, int]

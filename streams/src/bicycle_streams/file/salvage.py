@@ -8,8 +8,6 @@ from bicycle_streams.file.errors import FileFormatError
 from bicycle_streams.file.view import CutOffError, FileView
 from bicycle_streams.messages import Message
 
-__all__ = ["next_message", "whole_message"]
-
 _KEY = re.compile(rb"[A-Za-z0-9._-]+")
 
 

@@ -23,8 +23,6 @@ from bicycle_streams.file.format import (
 )
 from bicycle_streams.file.view import CutOffError, FileView, Head
 
-__all__ = ["Answer", "Last", "find", "last_of_stream", "last_of_streams", "survey", "tail"]
-
 Answer = Literal["left", "right", "undecided"]
 Stream: TypeAlias = tuple[StreamKey, int]
 IsBefore: TypeAlias = Callable[[Stream, int, int], bool]

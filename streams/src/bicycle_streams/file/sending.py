@@ -14,8 +14,6 @@ from bicycle_streams.file.writing import FileWriter
 from bicycle_streams.messages import OutgoingMessage, Receipt
 from bicycle_streams.producing import Sender, Sent
 
-__all__ = ["FileSender", "SharedWriter"]
-
 FileId = tuple[int, int]
 
 

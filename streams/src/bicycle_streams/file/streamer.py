@@ -26,8 +26,6 @@ from bicycle_streams.file.view import FileView, open_to_read, read_header
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
 
-__all__ = ["FileAdmin", "FileStreamer"]
-
 _LOCKS = Path("/proc/locks")
 
 

@@ -32,8 +32,6 @@ from bicycle_streams.file.format import (
     stream_of,
 )
 
-__all__ = ["CutOffError", "FileView", "Head", "read_header"]
-
 _BLOCK_SIZE = 1 << 14
 _SCAN_SIZE = 1 << 20
 _BEACON_SIZE_USUAL = 1 << 10

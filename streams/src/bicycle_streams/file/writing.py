@@ -40,8 +40,6 @@ from bicycle_streams.file.seeking import Last, last_of_stream, last_of_streams, 
 from bicycle_streams.file.view import FileView
 from bicycle_streams.messages import Message
 
-__all__ = ["FileWriter"]
-
 _PAYLOAD_SIZE_MAX = (1 << 32) - 1
 
 

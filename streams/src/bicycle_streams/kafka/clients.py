@@ -16,8 +16,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from bicycle_streams.kafka.failures import reason_of
 from bicycle_streams.tls_failures import refused_handshake
 
-__all__ = ["READS_MANY", "SAME", "ClientConfigError", "ClientSettings", "texts"]
-
 _C = TypeVar("_C")
 SAME: Final = (
     ("sasl.mechanism", "sasl.mechanisms"),

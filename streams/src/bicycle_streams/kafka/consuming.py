@@ -31,8 +31,6 @@ from bicycle_streams.kafka.silence import Silence, close_behind, is_reached
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.thread_consuming import ThreadConsumer
 
-__all__ = ["KafkaConsumer"]
-
 Stream: TypeAlias = tuple[StreamKey, int]
 # Called so, the interpreter notices the error that the client leaves behind beside its result.
 _headers_of = methodcaller("headers")

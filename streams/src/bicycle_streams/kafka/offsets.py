@@ -17,16 +17,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from bicycle_sdk.clock import Clock
 from bicycle_streams.kafka.failures import ABSENT, is_of_group, is_outage
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "TransactionWaits",
-    "ask_offsets",
-    "end_offsets",
-    "messages_to_end",
-    "watermarks",
-]
-
 P = TypeVar("P", bound=Hashable)
 S = TypeVar("S", bound=str)
 EARLIEST: Final = -2  # In place of a time, as Kafka's ListOffsets has it.

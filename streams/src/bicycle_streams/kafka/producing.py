@@ -18,15 +18,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bicycle_sdk.clock import Clock
 from bicycle_streams.kafka.silence import Silence, is_reached
 
-__all__ = [
-    "PURGED",
-    "DeliveryFailures",
-    "SendingClient",
-    "client_call",
-    "produce_messages",
-    "until_done",
-]
-
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Codes of messages that were taken out of the client, not yet sent, or without an answer."""
 # hot path: the client's queue is kept below its bound, so that it is full for large messages only.

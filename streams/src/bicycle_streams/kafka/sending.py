@@ -21,8 +21,6 @@ from bicycle_streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_streams.options import Durability
 from bicycle_streams.producing import Sender, Sent
 
-__all__ = ["KafkaSender"]
-
 # Payload, key, partition, time and headers of a message, as the client takes them.
 _Row: TypeAlias = tuple[bytes, bytes | None, int, int, Any]
 _POLL_S = 0.1

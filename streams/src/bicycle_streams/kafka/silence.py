@@ -16,8 +16,6 @@ from confluent_kafka import KafkaException
 
 from bicycle_sdk.clock import Clock
 
-__all__ = ["Silence", "close_behind", "is_reached"]
-
 _PROBE_S = 1.0
 
 

@@ -43,8 +43,6 @@ from bicycle_streams.kafka.transactions import TransactionalSender
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
 
-__all__ = ["KafkaAdmin", "KafkaStreamer"]
-
 T = TypeVar("T")
 _TOPIC = ResourceType.TOPIC
 _TAIL = 5

@@ -25,8 +25,6 @@ from bicycle_streams.kafka.failures import FENCED
 from bicycle_streams.kafka.producing import until_done
 from bicycle_streams.kafka.sending import KafkaSender
 
-__all__ = ["TransactionalSender"]
-
 
 class TransactionalSender(KafkaSender):
     """Sends in transactions, one after the other; made by ``open``.

@@ -28,8 +28,6 @@ from bicycle_streams.pulsar.errors import GROUP_IN_USE, POSITION_UNUSABLE, READ_
 from bicycle_streams.pulsar.positions import id_of, sequence_of
 from bicycle_streams.thread_consuming import ThreadConsumer
 
-__all__ = ["PulsarConsumer"]
-
 Stream: TypeAlias = tuple[StreamKey, int]
 _FIRST_MS = 5_000  # A message of which the client knows comes at once.
 _FIND_TRIES = 3

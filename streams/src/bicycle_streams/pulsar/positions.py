@@ -11,8 +11,6 @@ from typing import Any
 
 import pulsar
 
-__all__ = ["entry_before", "id_of", "sequence_of"]
-
 _ENTRY_BITS, _BATCH_BITS = 20, 12
 _LEDGER_BITS = 31
 

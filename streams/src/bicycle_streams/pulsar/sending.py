@@ -22,8 +22,6 @@ from bicycle_streams.pulsar.errors import NOT_DELIVERED, NOT_TEXT
 from bicycle_streams.pulsar.positions import sequence_of
 from bicycle_streams.queued_sending import Pending, QueuedSender
 
-__all__ = ["PulsarSender"]
-
 _BATCH_MAX = 10_000
 _LINGER_MS = 1
 _COMPRESSIONS = {

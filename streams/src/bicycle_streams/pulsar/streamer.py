@@ -17,8 +17,6 @@ from bicycle_streams.pulsar.consuming import PulsarConsumer
 from bicycle_streams.pulsar.options import PulsarOptions
 from bicycle_streams.pulsar.sending import PulsarSender
 
-__all__ = ["PulsarStreamer"]
-
 
 class PulsarStreamer(Streamer):
     """Streams of one Pulsar cluster.

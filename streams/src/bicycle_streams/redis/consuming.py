@@ -37,13 +37,6 @@ from bicycle_streams.redis.ids import id_of, redis_key
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.shards import Shard, Shards, entry_message
 
-__all__ = [
-    "Done",
-    "Group",
-    "RedisConsumer",
-    "is_gone",
-]
-
 Entry = tuple[bytes, bytes]  # Name of the Redis stream, id.
 _PENDING_COUNT = 1_000
 _YEAR_MS = 365 * 86_400_000

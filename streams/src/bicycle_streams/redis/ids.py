@@ -11,20 +11,6 @@ from typing import Literal, TypeAlias
 
 from bicycle_streams.addresses import StreamKey
 
-__all__ = [
-    "FIRST",
-    "NS_PER_MS",
-    "SEQUENCE_MAX",
-    "Timestamps",
-    "id_at",
-    "id_before",
-    "id_of",
-    "redis_key",
-    "sequence_behind",
-    "sequence_of",
-    "shard_of",
-]
-
 Timestamps: TypeAlias = Literal["ms", "ns"]  # The unit of times in ids.
 
 FIRST = b"0-0"  # Before all entries.

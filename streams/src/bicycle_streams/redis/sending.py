@@ -16,8 +16,6 @@ from bicycle_streams.redis.connection import LOST, Connection
 from bicycle_streams.redis.errors import REFUSED
 from bicycle_streams.redis.ids import NS_PER_MS, redis_key, sequence_of
 
-__all__ = ["ADD_NS", "RedisSender", "time_now"]
-
 _SCRIPT_BYTES_MAX = 8 << 20
 # Adds entries to one stream, and answers for each: an id, or why it was refused.
 _ADD = """

@@ -22,8 +22,6 @@ from bicycle_streams.redis.ids import (
     shard_of,
 )
 
-__all__ = ["Shard", "Shards", "entry_message"]
-
 
 class Shard:
     """One Redis stream: the key and shard, and the last id that was read."""

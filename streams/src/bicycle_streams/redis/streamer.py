@@ -28,8 +28,6 @@ from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of,
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.sending import RedisSender
 
-__all__ = ["RedisAdmin", "RedisStreamer"]
-
 _COUNTED_MAX = 10_000
 _DRAFT_GROUP = "bicycle:create"
 _SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # The strategies of XTRIM.

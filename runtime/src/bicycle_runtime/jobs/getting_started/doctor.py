@@ -45,7 +45,6 @@ _DISK_BYTES_MIN = 1 << 30
 _MEMORY_BYTES_MIN = 2 << 30
 _SPARK_SERIES = "4.3."
 _SDK_SERIES = ".".join(__version__.split(".")[:2])
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
