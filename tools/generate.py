@@ -28,8 +28,8 @@ from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.cli import main as main_command
 from bicycle_runtime.cli.operation_commands import OPERATION_COMMANDS
-from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
+from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
@@ -110,7 +110,7 @@ def renewed() -> dict[Path, str]:
     OPERATION_COMMANDS.clear()
     OPERATION_COMMANDS.update(
         (kind.command, kind.summary.rstrip("."))
-        for kind in JOB_OPERATIONS.values()
+        for kind in KINDS.values()
         if kind.command.isidentifier()
     )
     guides = [DOCS / f"how-to/{name}.md" for name in ("helm", "kubernetes-operator")]

@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
+from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_sdk import StreamEnvironment, file_sink
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.graph import OperatorKind
@@ -37,6 +38,9 @@ DRIVER = f"{PACKAGE}.jobs.running.driver"
 FILE_LINES_MAX = 500
 SQL_ROOMS = ("expressions/sql", "tables")
 _MANY = 50_000  # Several batches.
+_OPERATIONS = {kind.name for kind in KINDS.values() if kind.has_job or kind.command}
+# Requests to a driver, and the steps of an upgrade.
+_OTHER_SETS = ("DriverRequest", "UpgradeStep")
 
 
 class Imports:
@@ -174,17 +178,60 @@ def files_of_sinks() -> dict[str, set[str]]:
 def files_of_operations() -> dict[str, set[str]]:
     """Return, for each operation on jobs, the files that name it or import its row.
 
-    The word of an operation is also the word of other things, such as a request to the driver. The
-    module with the commands of operations is generated.
+    The module with the commands of operations is generated.
     """
-    names = {kind.name: f"[\"']{kind.name}[\"']" for kind in JOB_OPERATIONS.values()}
-    imports = r"operations\.\w+ import .*\b"
-    rows = {kind.name: f"{imports}{kind.name.upper()}\\b" for kind in JOB_OPERATIONS.values()}
     texts = [(path, text) for path, text in _texts() if "/operation_commands.py" not in path]
-    return {
-        name: {path for path, text in texts if re.search(f"{names[name]}|{rows[name]}", text)}
-        for name in names
-    }
+    named = {path: operations_named(text) for path, text in texts}
+    return {name: {path for path in named if name in named[path]} for name in _OPERATIONS}
+
+
+def operations_named(text: str) -> set[str]:
+    """Return the operations on jobs that a module names, or whose rows it imports.
+
+    Each text that is the word of an operation counts, unless its location shows that it is the name
+    of something else (``_other_names``).
+    """
+    tree = ast.parse(text)
+    others = {id(word) for node in ast.walk(tree) for word in _other_names(node)}
+    words = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    named = {word.value for word in words if id(word) not in others} & _OPERATIONS
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and ".operations." in (node.module or ""):
+            named |= {alias.name.lower() for alias in node.names} & _OPERATIONS
+    return named
+
+
+def _other_names(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the texts of a node that are names of something other than an operation."""
+    match node:
+        # A field of a result or a form.
+        case ast.Subscript(value=value, slice=field) if not _is_table(value):
+            yield field
+        case ast.Call(func=ast.Attribute(value=value, attr="get" | "pop"), args=[field, *_]) if (
+            not _is_table(value)
+        ):
+            yield field
+        # A group of commands, or a command of a group.
+        case ast.Call(func=ast.Name(id="command_group"), args=[word, *_]):
+            yield word
+        case ast.Call(func=ast.Name(id="command"), args=[word, *_], keywords=options) if any(
+            option.arg == "group" for option in options
+        ):
+            yield word
+        # A group of options in an error.
+        case ast.keyword(arg="group", value=word):
+            yield word
+        # A member of another closed set.
+        case ast.ClassDef(name=name, body=members) if name in _OTHER_SETS:
+            yield from (member.value for member in members if isinstance(member, ast.Assign))
+        # A heading among the headings of a table.
+        case ast.Assign(targets=[ast.Name(id="_HEADINGS")], value=ast.Tuple(elts=words)):
+            yield from words
+
+
+def _is_table(value: ast.expr) -> bool:
+    """Return whether an expression is a constant, such as the table of operations."""
+    return ast.unparse(value).rpartition(".")[2].lstrip("_").isupper()
 
 
 @cache

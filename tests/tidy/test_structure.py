@@ -21,6 +21,7 @@ from tests.tidy.structure import (
     files_of_sinks,
     line_count,
     lists_of_public_names,
+    operations_named,
     passed_by_a_record,
 )
 
@@ -29,10 +30,6 @@ DRIVER_IMPORTS_MAX = 16
 RECORD_MODULES_MAX = 18
 KIND_FILES_MAX = 5
 OPERATION_FILES_MAX = 2  # Its row, and the table.
-# Operations whose word is also the word of a request, a command of its own or a part of the engine.
-OPERATION_WORDS = {
-    "savepoint": 15, "rescale": 3, "stop": 6, "suspend": 3, "drain": 4, "cancel": 3, "resume": 4,
-}  # fmt: skip
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
 LINES_MAX = 136_487  # Without SQL. The aim is 122,210.
@@ -70,12 +67,14 @@ STAND_ALONE = frozenset(
         "jobs.operations.dead_letters",
         "jobs.operations.ending",
         "jobs.operations.rescale",
+        "jobs.operations.resume",
         "jobs.running.restarting",
         "jobs.running.shadow",
         "jobs.running.storage_outages",
         "operators.windows.kept_slices",
         "operators.windows.sessions",
         "pipelines.equal_values",
+        "service.operations.upgrading",
         "service.plugins.builder_child",
         "service.state_lookups",
         "service_process.http_server",
@@ -144,12 +143,45 @@ def test_a_sink_is_named_in_few_files():
 
 def test_an_operation_is_named_in_few_files():
     found = files_of_operations()
-    many = {
-        name: files
-        for name, files in found.items()
-        if len(files) > OPERATION_WORDS.get(name, OPERATION_FILES_MAX)
-    }
-    assert many == {}
+    assert {name: found[name] for name in found if len(found[name]) > OPERATION_FILES_MAX} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if operation.kind == "cancel": pass',
+        'if word in ("cancel", "other"): pass',
+        'kind = "cancel" if request.force else kind',
+        'texts = {"cancel": "Cancel", "other": "Other"}',
+        'row = KINDS["cancel"]',
+        'row = operations.JOB_OPERATIONS.get("cancel")',
+        'ask("cancel", job)',
+        '@command("cancel", "bicycle cancel JOB")\ndef cancel(): pass',
+        'ROW = OperationKind(name="cancel")',
+        "from bicycle_runtime.jobs.operations.ending import (\n    CANCEL,\n)",
+        'match kind:\n    case "cancel": pass',
+        'class Kinds(Enum):\n    CANCEL = "cancel"',
+    ],
+)
+def test_a_special_case_of_an_operation_is_found(text):
+    assert operations_named(text) == {"cancel"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'url = result["savepoint"]["url"]',
+        'saved = (operation.result or {}).get("savepoint")',
+        'savepoint_command = command_group("savepoint", "Create savepoints.")',
+        '@command("stop", "bicycle dev kafka stop", group=kafka_command)\ndef stop(): pass',
+        'raise OptionError(group="savepoint", name="name")',
+        'class UpgradeStep(StrEnum):\n    STOP = "stop"',
+        '_HEADINGS = ("savepoint", "job")',
+        'text = "stop the job"',
+    ],
+)
+def test_the_name_of_something_else_is_no_operation(text):
+    assert operations_named(text) == set()
 
 
 def test_no_template_depends_on_the_name_of_an_operation():

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli import main as runtime_main
-from bicycle_runtime.cli.stream_graph import graph_command
+from bicycle_runtime.cli.stream_graph import stream_graph_command
 from bicycle_streams.cli.root import ENTRY_POINTS, streams_root
 from bicycle_streams.cli.stream import stream_command
 
@@ -121,7 +121,7 @@ def test_the_script_has_all_commands_where_the_runtime_is_installed():
     assert root.load() is runtime_main
     assert group is stream_command
     assert {"graph", "serve", "cat"} <= set(group.list_commands(context))
-    assert group.get_command(context, "graph") is graph_command
+    assert group.get_command(context, "graph") is stream_graph_command
     assert group.get_command(context, "nothing") is None
     assert "stream graph" not in runtime_main.list_commands(context)
     assert runtime_main.get_command(context, "stream graph") is None

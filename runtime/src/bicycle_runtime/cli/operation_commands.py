@@ -9,4 +9,5 @@ OPERATION_COMMANDS: dict[str, str] = {
     "drain": "Drain a job: end its input and process all remaining records",
     "cancel": "Cancel a job immediately, without finishing the epoch",
     "resume": "Resume a paused job, or start an ended job again",
+    "upgrade": "Upgrade a running job to another version of its plugin",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
@@ -76,7 +75,7 @@ def _show(kind: OperationKind, job: str, result: Result, jobs: JobAccess, *, as_
     if kind.report is None:
         status, saved = jobs.status(job), result.get("savepoint")
         if as_json:
-            answer_json({**status.to_json(), **({"savepoint": saved} if saved else {})})
+            answer_json(status.to_json() | (dict(savepoint=saved) if saved else {}))
             return
         show_status(status)
         if saved:
@@ -169,11 +168,16 @@ def add_operations(group: click.Group) -> None:
             group.add_command(operation_command(kind))
 
 
-# The commands of one word, as attributes.
-COMMANDS = SimpleNamespace(
-    **{
-        kind.command: operation_command(kind)
-        for kind in JOB_OPERATIONS.values()
-        if kind.command.isidentifier()
-    }
-)
+class _Commands:
+    """The commands of one word, as attributes."""
+
+    def __getattr__(self, name: str) -> click.Command:
+        if name in JOB_OPERATIONS:
+            return operation_command(JOB_OPERATIONS[name])
+        # Slow to import, and only the operations of the service need it.
+        from bicycle_runtime.service.operations.kinds import KINDS
+
+        return operation_command(KINDS[name])
+
+
+COMMANDS = _Commands()

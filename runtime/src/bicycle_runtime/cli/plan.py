@@ -159,9 +159,9 @@ def _column_lines(report: JobReport) -> list[str]:
 
 def change_lines(changes: StateChanges) -> list[str]:
     """Return lines about the future of an epoch's state."""
-    kind = "savepoint" if changes.is_savepoint else "checkpoint"
+    start = "state of savepoint" if changes.is_savepoint else "state of checkpoint"
     return [
-        f"state of {kind} {changes.url}, epoch {changes.epoch}:",
+        f"{start} {changes.url}, epoch {changes.epoch}:",
         *(line for operator in changes.operators for line in _change_lines(operator)),
     ]
 

@@ -21,7 +21,7 @@ from bicycle_streams.cli.rendering import answer_json, show_text
 )  # fmt: skip
 @service_options
 @answers
-def graph_command(*, form: str, as_json: bool) -> None:
+def stream_graph_command(*, form: str, as_json: bool) -> None:
     """Show which jobs read and write which streams.
 
     The graph covers all jobs of this home or service, and shows the addresses that the jobs

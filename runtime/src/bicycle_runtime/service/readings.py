@@ -29,7 +29,7 @@ from bicycle_runtime.jobs.supervision.restarts import position_of
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
-from bicycle_runtime.service.store.history import Event, History
+from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -55,8 +55,10 @@ class Readings:
     """
 
     def __init__(
-        self, home: Home, fleet: Fleet, history: History, *, secrets: JobSecrets, clock: Clock
-    ) -> None:
+        self, home: Home, fleet: Fleet, history: History, *, secrets: JobSecrets, clock: Clock,
+        exceptions: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self._exceptions = exceptions
         self._secrets = secrets
         self._home = home
         self._fleet = fleet
@@ -194,7 +196,8 @@ class Readings:
         status = self.status(job)
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for event in reversed(self._history.latest_events(job, limit=500)):
-            if event.kind == "failure" or _is_failed_upgrade(event):
+            is_failed = "code" in event.facts and event.facts.get("kind") in self._exceptions
+            if event.kind == "failure" or (event.kind == "operation" and is_failed):
                 entry = _exception(status, event.facts, at_ms=event.at_ms)
                 _add(found, entry)
         for uid, operator in status.operators.items():
@@ -329,12 +332,6 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
         for chain in view.chains
     ]  # fmt: skip
     return {"vertices": vertices, "edges": [*inner, *outer], "chains": chains}
-
-
-def _is_failed_upgrade(event: Event) -> bool:
-    """Return whether an event is a failed upgrade, which may have left no other trace."""
-    is_upgrade = event.kind == "operation" and event.facts["kind"] == "upgrade"
-    return is_upgrade and "code" in event.facts
 
 
 def _exception(

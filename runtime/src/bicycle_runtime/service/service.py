@@ -26,6 +26,7 @@ from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.admission import Slots
+from bicycle_runtime.service.operations.kinds import EXCEPTIONS
 from bicycle_runtime.service.operations.operations import Operations
 from bicycle_runtime.service.operations.pipeline_files import clear_pipelines
 from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, clear_leftovers, clear_uploads
@@ -106,7 +107,9 @@ class Service:
         )  # fmt: skip
         self.plugins = Plugins(home, limit_of=lambda who: self.owners.quota(who).upload_bytes)
         self.secrets = JobSecrets(home)
-        self.readings = Readings(home, self.fleet, self.history, secrets=self.secrets, clock=clock)
+        self.readings = Readings(
+            home, self.fleet, self.history, secrets=self.secrets, clock=clock, exceptions=EXCEPTIONS
+        )
         self.watcher = Watcher(
             home, fleet=self.fleet, history=self.history, intents=self.operations,
             owners=self.owners, secrets=self.secrets, clock=clock,
@@ -307,8 +310,8 @@ class Service:
 
     def _operation_done(self, operation: Operation) -> None:
         """Apply a finished operation to the shown state of its job, and look at the job."""
-        if operation.kind == "dismiss" and operation.state == "done":
-            dismissed = json.dumps((operation.result or {})["dismissed"])
+        if (dismissal := (operation.result or {}).get("dismissed")) is not None:
+            dismissed = json.dumps(dismissal)
             self.history.note_dismissed(operation.job, dismissed)
             self.watcher.note_dismissed(operation.job, dismissed)
         self.watcher.wake()

@@ -34,7 +34,7 @@ _ROOM_MIN = 20  # Columns; text in less is left to the terminal to break.
 _NUMBER = re.compile(r"[\d,.]*( (B|KiB|MiB|GiB|TiB))?")
 # The indentation of a wrapped text: blanks, and perhaps a label.
 _HEAD = re.compile(r" *(?:(?:error|fix): |\S{1,13}(?: \S{1,12})? {2,})?")
-_COPIED = frozenset({"resume"})  # These are pasted into a shell, and stay one line for that.
+_COPIED = "bicycle "  # A command is pasted into a shell, and stays one line.
 
 
 class _Words(RegexHighlighter):
@@ -84,7 +84,7 @@ def draw_text(stream: IO[str], text: str) -> None:
         room = console.width - len(indent)
         is_tight = room < max(map(cell_len, line[len(head) :].split()), default=_ROOM_MIN)
         marked = _WORDS(line)
-        if is_tight or head.strip() in _COPIED or cell_len(line) <= console.width:
+        if is_tight or line.startswith(_COPIED, len(head)) or cell_len(line) <= console.width:
             console.print(marked, soft_wrap=True)
             continue
         first, rest = marked.divide([len(head)])

@@ -11,9 +11,8 @@ from bicycle_runtime.engine.errors import WIDTH_REFUSED
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.planning.stages import parallelisms_of
-from bicycle_runtime.jobs.control.requests import Inbox
+from bicycle_runtime.jobs.control.requests import DriverRequest, Inbox
 from bicycle_runtime.jobs.control.rescaling import (
-    RESCALE,
     RescaleOptions,
     ask_for_rescale,
     request_rescaled,
@@ -44,7 +43,7 @@ def ask(home, handler, **operators):
 
     def serve():
         while not ended.wait(0.005):
-            inbox.serve({RESCALE: handler})
+            inbox.serve({DriverRequest.RESCALE: handler})
 
     thread = threading.Thread(target=serve)
     thread.start()

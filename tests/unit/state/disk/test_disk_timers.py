@@ -160,7 +160,7 @@ def filled(worker, count, *, epoch=1, sealed=BLANK):
 
 
 def held(queue):
-    return dict.__len__(queue.stored) + queue.stored.warm_count(), len(queue._time_queue)
+    return dict.__len__(queue.stored) + len(queue.stored._warm), len(queue._time_queue)
 
 
 def test_timers_that_are_due_are_taken_at_once_and_others_left(process):

@@ -187,8 +187,7 @@ def process(tmp_path):
 
 def held_entries(process):
     return sum(
-        dict.__len__(values) + values.warm_count()
-        for values in process.table.entries._open.values()
+        dict.__len__(values) + len(values._warm) for values in process.table.entries._open.values()
     )
 
 

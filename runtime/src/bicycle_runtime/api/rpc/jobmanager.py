@@ -20,7 +20,6 @@ from bicycle_runtime.api.rpc.guard import Context, asking
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.operations.kinds import KINDS
-from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page
@@ -29,7 +28,8 @@ from bicycle_streams.access.roles import Role
 
 __all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
 
-_WRITING = ("SubmitJob", "CancelJob", "UpgradeJob", "StartOperation")
+_KINDS = {kind.rpc: kind for kind in KINDS.values() if kind.rpc}
+_WRITING = (*_KINDS, "StartOperation")
 WRITES = frozenset(f"/{SERVICE}/{name}" for name in _WRITING)
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(WRITES, Role.OPERATOR),
@@ -73,7 +73,7 @@ class JobManager:
             facts["pipeline"] = {"file": request.pipeline.file, "text": request.pipeline.text}
         wait_s = _waiting(request.wait_seconds)
         scope = asking().scope
-        operation = await scope.ask("submit", None, facts, key=_key(request))
+        operation = await scope.ask(_KINDS["SubmitJob"].name, None, facts, key=_key(request))
         operation = await scope.operation(operation.id, wait_s)
         error = operation.error or {}
         return shapes.SubmitJobResponse(
@@ -100,9 +100,10 @@ class JobManager:
                 facts["name"] = request.savepoint_name
             if request.HasField("savepoint_to"):
                 facts["to"] = request.savepoint_to
-        kind = "suspend" if request.savepoint else "cancel"
+        kind = _KINDS["CancelJob"]
+        kind = (kind.with_savepoint if request.savepoint else None) or kind
         scope = asking().scope
-        operation = await scope.ask(kind, request.job_id, facts, key=_key(request))
+        operation = await scope.ask(kind.name, request.job_id, facts, key=_key(request))
         while not operation.is_over:
             operation = await scope.operation(operation.id, _WAIT_S_MAX)
         if operation.error is not None:
@@ -115,8 +116,9 @@ class JobManager:
     async def UpgradeJob(self, request: Any, _context: Context) -> Any:
         """Upgrade a job to another version of its plugin, or plan that."""
         facts = _plain(request)
-        facts = {info.name: facts[info.name] for info in UPGRADE.option_infos if info.name in facts}
-        kind = PLAN_UPGRADE if request.plan_only else UPGRADE
+        kind = _KINDS["UpgradeJob"]
+        kind = (kind.plan if request.plan_only else None) or kind
+        facts = {info.name: facts[info.name] for info in kind.option_infos if info.name in facts}
         return await _start(request, kind.name, {"digest": "", **facts})
 
     async def StartOperation(self, request: Any, _context: Context) -> Any:

@@ -24,7 +24,7 @@ from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
-from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
 from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, JobNotRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
@@ -232,7 +232,7 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     deadline = clock.monotonic() + timeout_ms / 1_000
     _wake(status)
     try:
-        ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
+        ask_job(home, name, DriverRequest.DRAIN, {}, clock=clock, timeout_ms=timeout_ms)
     except JobNotRunningError:  # It has ended by itself.
         return job_status(home, name)
     except BicycleError as error:

@@ -24,7 +24,7 @@ from bicycle_runtime.jobs.control.dead_letters import (
     letter_lines,
     replayed_letters,
 )
-from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
 from bicycle_runtime.jobs.errors import (
     DEAD_LETTER_REPLAYED,
     DEAD_LETTERS_NOT_LOADED,
@@ -37,7 +37,6 @@ from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import check, option
 
-REPLAY_LETTERS = "replay"
 _BATCH_COUNT = 200
 _BATCH_BYTES = 4 << 20
 _PAGE = 1_000
@@ -145,7 +144,9 @@ def ask_for_replay(
     token = token or secrets.token_hex(8)
     for part in _parts(letters):
         facts = {"letters": part, "request": token}
-        answer = ask_job(home, job, REPLAY_LETTERS, facts, clock=clock, timeout_ms=timeout_ms)
+        answer = ask_job(
+            home, job, DriverRequest.REPLAY_LETTERS, facts, clock=clock, timeout_ms=timeout_ms
+        )
         epochs += answer["epochs"]
     return LetterReplay(letters=[letter.id for letter in letters], epochs=sorted(set(epochs)))
 

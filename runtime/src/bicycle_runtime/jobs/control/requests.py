@@ -17,6 +17,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ Handler = Callable[[Mapping[str, Any]], Answer | Future[Answer]]
 
 _POLL_S = 0.05
 _ASKED, _BEGUN, _ANSWERED = ".request.json", ".begun.json", ".answer.json"
+
+
+class DriverRequest(StrEnum):
+    """Kinds of requests that a driver carries out between two epochs."""
+
+    SAVEPOINT = "savepoint"
+    DRAIN = "drain"
+    RESCALE = "rescale"
+    REPLAY_LETTERS = "replay"
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -146,7 +156,7 @@ def ask_job(
     Args:
         home: Where jobs are kept.
         job: The job's id.
-        kind: The kind of the request: ``savepoint``, ``rescale``.
+        kind: A ``DriverRequest``.
         facts: Plain data that goes with it.
         clock: Measures how long is waited.
         timeout_ms: A job that has not answered by then is not going to: the request is withdrawn.

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
-from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
@@ -25,7 +25,6 @@ from bicycle_sdk.errors import ConfigError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.options import check, option
 
-RESCALE = "rescale"
 _LOG = logging.getLogger(__name__)
 
 
@@ -82,7 +81,9 @@ def ask_for_rescale(
         RESCALE_FAILED: the first epoch at this parallelism failed; the job continues as before.
     """
     facts = {"parallelism": options.parallelism, "operators": options.operators or {}}
-    answer = ask_job(home, job, RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms)
+    answer = ask_job(
+        home, job, DriverRequest.RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms
+    )
     return msgspec.convert(answer, Rescaled)
 
 

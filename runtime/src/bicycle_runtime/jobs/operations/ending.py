@@ -59,7 +59,7 @@ def _stop(call: OperationCall, options: StopOptions) -> Result:
     if not options.savepoint:
         return _result_of(status)
     saved = take_last_savepoint(call, options)
-    return {**_result_of(suspend_stopped(call.home, call.job)), "savepoint": saved}
+    return dict(_result_of(suspend_stopped(call.home, call.job)), savepoint=saved)
 
 
 def _settle_stop(call: OperationCall, options: StopOptions) -> StopOptions:
@@ -179,6 +179,8 @@ PAUSE = OperationKind(
 )
 CANCEL = OperationKind(
     name="cancel",
+    rpc="CancelJob",
+    with_savepoint=SUSPEND,
     shown="CANCELING",
     command="cancel",
     summary="Cancel a job immediately, without finishing the epoch.",

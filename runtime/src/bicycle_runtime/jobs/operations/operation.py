@@ -91,6 +91,10 @@ class OperationKind:
         is_bulk: The list of jobs offers the operation for the selected jobs.
         shown: The state of a job while the operation runs; empty for the state of its driver.
         is_destructive: The job ends, or data is removed.
+        is_exception: A failure is listed among the exceptions of the job.
+        starts_job: The operation waits until the slots of a job are free.
+        rpc: Method of the gRPC service with a request of its own; empty for the general method.
+        with_savepoint: The operation of this method for a request with a savepoint.
         command: Words of the command after ``bicycle``; empty for an operation without one.
         job_option: Help of ``--job`` for a command that works without a job, too; empty for the
             argument JOB.
@@ -135,6 +139,10 @@ class OperationKind:
     is_bulk: bool = False
     shown: Literal["", "STOPPING", "CANCELING"] = ""
     is_destructive: bool = False
+    is_exception: bool = False
+    starts_job: bool = False
+    rpc: str = ""
+    with_savepoint: OperationKind | None = None
     command: str = ""
     job_option: str = ""
     wheel: str = ""

@@ -26,6 +26,7 @@ def _resume(call: OperationCall, _options: NoOptions) -> Result:
 RESUME = OperationKind(
     name="resume",
     command="resume",
+    starts_job=True,
     summary="Resume a paused job, or start an ended job again.",
     settle=_check,
     perform=_resume,

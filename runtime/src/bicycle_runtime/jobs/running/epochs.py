@@ -22,9 +22,9 @@ from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
-from bicycle_runtime.jobs.control.letter_replay import REPLAY_LETTERS, replay_asked
-from bicycle_runtime.jobs.control.requests import Handler
-from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, rescale_request
+from bicycle_runtime.jobs.control.letter_replay import replay_asked
+from bicycle_runtime.jobs.control.requests import DriverRequest, Handler
+from bicycle_runtime.jobs.control.rescaling import request_rescaled, rescale_request
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.shadow_note import followed_epoch
@@ -47,10 +47,10 @@ class Epochs:
         self._is_draining = False
         # The handlers of requests between two epochs, by kind.
         self._handlers: dict[str, Handler] = {
-            "savepoint": run.savepoints.ask,
-            "drain": self._begin_draining,
-            RESCALE: self._rescale,
-            REPLAY_LETTERS: self._replay_letters,
+            DriverRequest.SAVEPOINT: run.savepoints.ask,
+            DriverRequest.DRAIN: self._begin_draining,
+            DriverRequest.RESCALE: self._rescale,
+            DriverRequest.REPLAY_LETTERS: self._replay_letters,
         }
 
     def run(self, setup: JobSetup) -> JobState:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import StorageError
-from bicycle_runtime.jobs.control.requests import Inbox
-from bicycle_runtime.jobs.control.rescaling import RESCALE
+from bicycle_runtime.jobs.control.requests import DriverRequest, Inbox
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home, JobLocation
 from bicycle_runtime.jobs.options import JobRequest
@@ -75,7 +74,7 @@ class JobRun:
             status, folder=location.folder, clock=services.clock, listener=services.listener,
             hot_key_percent=request.hot_key_percent, listeners=self.listeners,
         )  # fmt: skip
-        self.inbox = Inbox(location.folder.path, tried_once=frozenset({RESCALE}))
+        self.inbox = Inbox(location.folder.path, tried_once=frozenset({DriverRequest.RESCALE}))
         self.savepoints = RunningSavepoints(
             location.storage, job=location.job, clock=services.clock,
             signer=partial(signer, home, request.options.savepoint_key),

@@ -17,7 +17,7 @@ from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
-from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
 from bicycle_runtime.jobs.home import Home, checkpoint_of
 from bicycle_runtime.jobs.locks import FileLock
@@ -115,7 +115,7 @@ def create_savepoint(
         facts = {"name": name, "to": to}
         try:
             return ask_job(
-                home, job, "savepoint", facts,
+                home, job, DriverRequest.SAVEPOINT, facts,
                 clock=clock, timeout_ms=timeout_ms, is_hopeless=is_hopeless,
             )  # fmt: skip
         except JobNotRunningError:  # It ended before it met the request.

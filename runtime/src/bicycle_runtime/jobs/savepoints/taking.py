@@ -98,7 +98,7 @@ class RunningSavepoints:
                 return
             held = holding.pop_all()
         if self._copies is None:
-            self._copies = ThreadPoolExecutor(1, thread_name_prefix="savepoint")
+            self._copies = ThreadPoolExecutor(1, thread_name_prefix="savepoint-copies")
         self._copies.submit(self._finish, writer, target, held, answer)
 
     def _finish(

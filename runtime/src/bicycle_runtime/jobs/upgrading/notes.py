@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
@@ -13,15 +14,25 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 
 _FILE = "upgrade.json"
-Step = Literal["save", "follow", "stop", "start", "watch", "back"]
 Strategy = Literal["stop-and-go", "blue-green"]
+
+
+class UpgradeStep(StrEnum):
+    """The steps of an upgrade, as in its note."""
+
+    SAVE = "save"
+    FOLLOW = "follow"
+    STOP = "stop"
+    START = "start"
+    WATCH = "watch"
+    BACK = "back"
 
 
 class UpgradeNote(msgspec.Struct, kw_only=True):
     """The step of an upgrade, with requests as from ``JobRequest.to_json``."""
 
     token: str
-    step: Step
+    step: UpgradeStep
     former: dict[str, Any]
     wanted: dict[str, Any]
     plan: dict[str, Any]
@@ -40,7 +51,7 @@ def require_no_upgrade(home: Home, job: str) -> None:
     """
     note = read_upgrade(home, job)
     if note is not None:
-        raise UPGRADE_UNDERWAY(job=job, step=note.step)
+        raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
 
 
 def former_request(home: Home, job: str) -> JobRequest | None:

@@ -40,9 +40,9 @@ from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.following import Following
 from bicycle_runtime.jobs.upgrading.notes import (
-    Step,
     Strategy,
     UpgradeNote,
+    UpgradeStep,
     forget_upgrade,
     read_upgrade,
     write_upgrade,
@@ -147,13 +147,13 @@ def upgrade_job(
     """
     note = read_upgrade(home, job)
     if note is not None and note.token != token:
-        raise UPGRADE_UNDERWAY(job=job, step=note.step)
+        raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
     if note is None and _runs(home, job, wanted):
         status = job_status(home, job)
-        return {
-            "changes": None, "plugin_version": status.plugin_version, "epoch": status.epoch,
-            "savepoint": None, "gap_ms": None, "strategy": options.strategy,
-        }  # fmt: skip
+        return dict(
+            changes=None, plugin_version=status.plugin_version, epoch=status.epoch,
+            savepoint=None, gap_ms=None, strategy=options.strategy,
+        )  # fmt: skip
     if note is None:
         # 1. Plan: compare the version with the last epoch; a version that does not fit changes
         # nothing.
@@ -193,36 +193,32 @@ class _Upgrade:
         """Continue from the noted step to the end."""
         note = self._note
         try:
-            if note.step == "save":
+            if note.step is UpgradeStep.SAVE:
                 self._save()
             if self._following is not None:
                 self._follow(self._following)
-            if note.step in ("stop", "start", "watch"):
+            if note.step in (UpgradeStep.STOP, UpgradeStep.START, UpgradeStep.WATCH):
                 self._go_on()
         except BicycleError as error:
-            if note.step == "save":
+            if note.step is UpgradeStep.SAVE:
                 self._forget()
                 raise
-            if note.step == "follow":
+            if note.step is UpgradeStep.FOLLOW:
                 self.drop()
                 self._forget()
                 why = f"{error.code} {error.summary}"
                 raise SHADOW_FAILED(job=self._job, reason=why, cause=error.to_json()) from error
-            if note.step == "stop":  # It may still end, at any time.
+            if note.step is UpgradeStep.STOP:  # It may still end, at any time.
                 cancel_job(self._home, self._job, clock=self._clock)
             note.error = error.to_json()
-            self._to("back")
-        if note.step == "back":
+            self._to(UpgradeStep.BACK)
+        if note.step is UpgradeStep.BACK:
             self._go_back()
         self._forget()
-        return {
-            "changes": note.plan["changes"],
-            "plugin_version": note.plan["plugin_version"],
-            "epoch": note.epoch,
-            "savepoint": note.savepoint,
-            "gap_ms": note.gap_ms,
-            "strategy": note.strategy,
-        }
+        return dict(
+            changes=note.plan["changes"], plugin_version=note.plan["plugin_version"],
+            epoch=note.epoch, savepoint=note.savepoint, gap_ms=note.gap_ms, strategy=note.strategy,
+        )  # fmt: skip
 
     def _save(self) -> None:
         # 2. Save: take a savepoint while the job runs; if its epoch hangs, after the job has
@@ -234,7 +230,7 @@ class _Upgrade:
                 self._is_hung = self._hangs()
                 if error.code != REQUEST_TIMED_OUT.code or not self._is_hung:
                     raise
-        self._to("stop" if self._following is None else "follow")
+        self._to(UpgradeStep.STOP if self._following is None else UpgradeStep.FOLLOW)
 
     def _take_savepoint(self, *, is_hopeless: Callable[[], bool] = lambda: False) -> None:
         taken = create_savepoint(
@@ -260,17 +256,17 @@ class _Upgrade:
         # 3. Follow, in blue-green only: the new version runs as a shadow of the previous one until
         # it has caught up and is stable; if it fails, the job is not changed.
         note, options = self._note, self._options
-        if note.step == "stop" and not job_status(self._home, self._job).state.is_final:
-            self._to("follow")  # Its process has ended while it had to stop the job.
-        if note.step == "follow":
+        if note.step is UpgradeStep.STOP and not job_status(self._home, self._job).state.is_final:
+            self._to(UpgradeStep.FOLLOW)  # Its process has ended while it had to stop the job.
+        if note.step is UpgradeStep.FOLLOW:
             following.prove(
                 epochs=options.epochs, watch_ms=options.watch_ms, catch_up_ms=options.catch_up_ms
             )
-            self._to("stop")
+            self._to(UpgradeStep.STOP)
 
     def _go_on(self) -> None:
         note = self._note
-        if note.step == "stop":
+        if note.step is UpgradeStep.STOP:
             # 4. Stop: after Spark for the new version has started, the previous version seals and
             # publishes a last epoch. A job that hangs has already used a part of its stop timeout,
             # and is stopped at once.
@@ -285,11 +281,11 @@ class _Upgrade:
             if self._following is not None:
                 self._following.reach(note.epoch)
                 self._ahead = self._following.ahead
-            self._to("start")
-        if note.step == "start":
+            self._to(UpgradeStep.START)
+        if note.step is UpgradeStep.START:
             # 5. Start: the new version continues after this epoch.
             self._begin(JobRequest.from_json(note.wanted), is_trial=True)
-            self._to("watch")
+            self._to(UpgradeStep.WATCH)
         # 6. Watch: wait until it has sealed epochs, or has run for a time; if it fails, the
         # previous version continues after the epochs of the new one.
         self._watch()
@@ -391,7 +387,7 @@ class _Upgrade:
                 return status
             self._pause.wait(_POLL_S)
 
-    def _to(self, step: Step) -> None:
+    def _to(self, step: UpgradeStep) -> None:
         self._note.step = step
         write_upgrade(self._home, self._job, self._note)
 
@@ -421,7 +417,7 @@ def _plan(
     }
     return UpgradeNote(
         token=token,
-        step="save",
+        step=UpgradeStep.SAVE,
         former=home.find(job).read_request().to_json(),
         wanted=dataclasses.replace(wanted, parallelisms=parallelisms).to_json(),
         plan=_plain(plan),

@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.operations.operation import (
 )
 from bicycle_runtime.jobs.operations.table import JOB_OPERATIONS
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.operations.starting import STARTED
+from bicycle_runtime.service.operations.starting import SUBMIT, with_slots
 from bicycle_runtime.service.operations.upgrading import PLAN_UPGRADE, UPGRADE
 from bicycle_runtime.service.plugins.uploaded_plugins import (
     InstallFacts,
@@ -81,8 +81,10 @@ _REMOVE = OperationKind(
 )  # fmt: skip
 
 KINDS: Mapping[str, OperationKind] = {
-    **JOB_OPERATIONS,
-    **{each.name: each for each in (*STARTED, UPGRADE, PLAN_UPGRADE, _DISMISS)},
-    **{each.name: each for each in (_INSTALL, _REMOVE)},
+    **{
+        each.name: with_slots(each) if each.starts_job else each for each in JOB_OPERATIONS.values()
+    },
+    **{each.name: each for each in (SUBMIT, UPGRADE, PLAN_UPGRADE, _DISMISS, _INSTALL, _REMOVE)},
 }
-STARTING = tuple(kind.name for kind in STARTED)  # Kinds that start a job: they wait for slots.
+STARTING = tuple(kind.name for kind in KINDS.values() if kind.starts_job)
+EXCEPTIONS = frozenset(kind.name for kind in KINDS.values() if kind.is_exception)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import threading
 from typing import Annotated, Any
@@ -19,7 +20,6 @@ from bicycle_runtime.jobs.control.submitting import resumed_request, submit
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
-from bicycle_runtime.jobs.operations.resume import RESUME as RESUME_HERE
 from bicycle_runtime.jobs.options import JobRequest, options_of_new_job
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
@@ -194,16 +194,26 @@ def _found_start(call: OperationCall, _facts: SubmitFacts | StoredResume) -> Res
     return {"job_id": status.id, "state": status.state.value}
 
 
-def _settle_resume(call: OperationCall, facts: ResumeFacts) -> StoredResume:
+def _settle_start(kind: str, call: OperationCall, facts: ResumeFacts) -> StoredResume:
     """Return the master and the slots that the job waits for."""
-    _require_slots(RESUME_HERE.name, facts.slots)
+    _require_slots(kind, facts.slots)
     request = resumed_request(call.home, call.job)
     slots = facts.slots or request.options.parallelism
     return StoredResume(slots=slots, master=request.options.master)
 
 
+def with_slots(kind: OperationKind) -> OperationKind:
+    """Return an operation that starts a job, and waits for the slots of the job."""
+    settle = functools.partial(_settle_start, kind.name)
+    return dataclasses.replace(
+        kind, options=ResumeFacts, stored=StoredResume, settle=settle, find=_found_start
+    )
+
+
 SUBMIT = OperationKind(
     name="submit",
+    rpc="SubmitJob",
+    starts_job=True,
     summary="Start the job of a plugin or of a pipeline.",
     options=SubmitFacts,
     settle=_settle_submit,
@@ -214,11 +224,3 @@ SUBMIT = OperationKind(
     title="Starting job {job}",
     progress="The service builds the job and starts Spark.",
 )
-RESUME = dataclasses.replace(
-    RESUME_HERE,
-    options=ResumeFacts,
-    stored=StoredResume,
-    settle=_settle_resume,
-    find=_found_start,
-)
-STARTED = (RESUME, SUBMIT)

@@ -317,10 +317,6 @@ class DiskDict(TrackedDict):
         """Return whether nothing of this dict is in memory."""
         return not (dict.__len__(self) or self._warm or self.touched or self.is_emptied)
 
-    def warm_count(self) -> int:
-        """Return how many entries are warm."""
-        return len(self._warm)
-
     def age(self, share: float) -> None:
         """Evict warm entries, and make the newest hot, untouched entries warm."""
         if self._warm:

@@ -81,10 +81,10 @@ def form_facts(kind: OperationKind, job: KnownJob, *, savepoint: str = "") -> di
     current = {} if kind.current is None else kind.current(job.status)
     infos = {info.name: info for info in kind.option_infos}
     inputs = [(infos[name], current.get(name)) for name in kind.inputs]
-    return {
-        "job": job.summary, "status": job.status, "kind": kind, "question": question,
-        "inputs": inputs, "savepoint": savepoint,
-    }  # fmt: skip
+    return dict(
+        job=job.summary, status=job.status, kind=kind, question=question, inputs=inputs,
+        savepoint=savepoint,
+    )  # fmt: skip
 
 
 async def action_do(site: Site, request: Request) -> Response:
