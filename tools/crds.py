@@ -91,11 +91,12 @@ def _job() -> dict[str, Any]:
            "several contain it. Default: the plugin in the environment of the service. Another "
            "version is an upgrade."},
         "pipeline": {
-            "type": "object", "description": "A pipeline instead of a plugin.",
+            "type": "object", "description": "A pipeline or an SQL file instead of a plugin.",
             "required": ["file", "text"],
             "properties": {
-                "file": _TEXT | {"description": "File name, which ends in .toml, .yaml or .yml."},
-                "text": _TEXT | {"description": "The pipeline."},
+                "file": _TEXT
+                | {"description": "File name, which ends in .toml, .yaml, .yml or .sql."},
+                "text": _TEXT | {"description": "The content of the file."},
             },
         },
         "params": _TEXTS | {"description": "Parameters of the plugin."},

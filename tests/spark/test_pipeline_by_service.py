@@ -1,4 +1,4 @@
-"""A pipeline that a service was sent, on real Spark: it runs, and is found again after a kill."""
+"""A pipeline or SQL file sent to a service: its job on Spark survives a kill of the service."""
 
 import json
 import signal
@@ -29,6 +29,14 @@ kind = "file"
 out_dir = "{output}"
 """
 
+SQL = """
+CREATE TABLE words (word VARCHAR) WITH (kind = 'file', path = '{input}');
+CREATE TABLE loud (word VARCHAR, count BIGINT) WITH (kind = 'file', out_dir = '{output}');
+INSERT INTO loud SELECT upper(word), length(word) FROM words WHERE word <> 'bob';
+"""
+COUNTED = [("ada", 1), ("ada", 2), ("bob", 1)]
+LOUD = [("ADA", 3), ("ADA", 3)]
+
 
 def by_command(url, file, checkpoint_dir):
     words = [
@@ -53,16 +61,23 @@ def by_grpc(home, file, checkpoint_dir):
     return begun.job_id
 
 
-@pytest.mark.parametrize("door", ["command", "grpc"])
-def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(
-    tmp_path, spark_cache, monkeypatch, door
+@pytest.mark.parametrize(
+    ("door", "name", "text", "rows"),
+    [
+        ("command", "tally.toml", PIPELINE, COUNTED),
+        ("grpc", "tally.toml", PIPELINE, COUNTED),
+        ("command", "loud.sql", SQL, LOUD),
+    ],
+)
+def test_a_file_runs_by_a_service_that_is_killed_meanwhile(
+    tmp_path, spark_cache, monkeypatch, door, name, text, rows
 ):
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     site = Site(tmp_path)
     (site.home.path / "cache").symlink_to(spark_cache)
     site.feed('{"word": "ada"}', '{"word": "bob"}')
-    file = tmp_path / "tally.toml"
-    file.write_text(PIPELINE.format(input=site.input, output=site.output))
+    file = tmp_path / name
+    file.write_text(text.format(input=site.input, output=site.output))
     served = Served(site.home.path, grpc_port=0).start()
     try:
         if door == "grpc":
@@ -74,7 +89,7 @@ def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(
         served.start()
         site.feed('{"word": "ada"}')
         until(lambda: site.status.event_count == 3, "all words")
-        kept = list(site.home.path.glob("service/pipelines/*/tally.toml"))
+        kept = list(site.home.path.glob(f"service/pipelines/*/{name}"))
         served.post("/api/v1/jobs/job/stop")
     finally:
         served.ask("POST", "/api/v1/jobs/job/cancel")
@@ -82,6 +97,4 @@ def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(
 
     assert begun == "job"
     assert len(kept) == 1
-    assert sorted((row["word"], row["count"]) for row in site.rows()) == [
-        ("ada", 1), ("ada", 2), ("bob", 1),
-    ]  # fmt: skip
+    assert sorted((row["word"], row["count"]) for row in site.rows()) == rows

@@ -117,18 +117,18 @@ def test_a_yaml_file_is_read_up_to_its_bound_only(monkeypatch):
 
 
 def test_a_child_process_reports_what_is_wrong_and_what_is_good():
-    check_in_child(GOOD, file="p.toml", notation="toml")
+    check_in_child(GOOD, file="p.toml")
     with raises(PIPELINE_INVALID, match=r"p\.toml:1:1"):
-        check_in_child("x = 1", file="p.toml", notation="toml")
+        check_in_child("x = 1", file="p.toml")
     with raises(PIPELINE_UNREADABLE):
-        check_in_child("[", file="p.toml", notation="toml")
+        check_in_child("[", file="p.toml")
 
 
 def test_a_check_that_takes_too_much_is_ended(monkeypatch):
     monkeypatch.setattr(pipeline_checks, "_WALL_S", 0.05)
 
     with raises(PIPELINE_TOO_COSTLY) as caught:
-        check_in_child(GOOD, file="p.toml", notation="toml")
+        check_in_child(GOOD, file="p.toml")
 
     assert caught.value.facts["file"] == "p.toml"
 

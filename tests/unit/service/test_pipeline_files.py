@@ -1,4 +1,4 @@
-"""Pipelines that were sent to a service: kept by content, checked, removed when no job has them."""
+"""Pipelines and SQL files sent to a service: stored by content, checked, removed."""
 
 import pytest
 
@@ -23,6 +23,12 @@ count_by = "word"
 kind = "console"
 """
 
+SQL = """
+CREATE TABLE words (word VARCHAR) WITH (kind = 'file', path = 'in.jsonl');
+CREATE TABLE seen (word VARCHAR) WITH (kind = 'console');
+INSERT INTO seen SELECT word FROM words;
+"""
+
 
 @pytest.fixture
 def home(tmp_path):
@@ -41,6 +47,13 @@ def test_a_pipeline_is_kept_by_its_content_for_its_owner_only(home):
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_an_sql_file_is_stored_as_a_pipeline_is(home):
+    path = keep_pipeline(home, PipelineFile(file="seen.sql", text=SQL))
+
+    assert path.read_text() == SQL
+    assert path.name == "seen.sql"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "code"),
     [
@@ -49,7 +62,9 @@ def test_a_pipeline_is_kept_by_its_content_for_its_owner_only(home):
         ("/etc/tally.toml", TEXT, "BIC-2305"),
         (".toml", TEXT, "BIC-2305"),
         ("x" * 101 + ".toml", TEXT, "BIC-2305"),
+        ("tally.toml\n", TEXT, "BIC-2305"),
         ("tally.toml", "name = ", "BIC-2700"),
+        ("seen.sql", SQL.replace("word FROM", "wort FROM"), "BIC-3200"),
         ("tally.toml", 'name = "x"\n[sink]\nkind = "nothing"', "BIC-2701"),
     ],
 )

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.remote import Remote
-from bicycle_runtime.extraction.scripts import read_pipeline
+from bicycle_runtime.extraction.scripts import text_of
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.pipelines.documents import notation_of
 
 _PATHS = ("checkpoint_dir", "from_", "savepoint_key")
 
@@ -62,10 +61,9 @@ def job_facts(request: JobRequest) -> dict[str, Any]:
         "engine": dict(request.engine), "spark": dict(request.spark),
     }  # fmt: skip
     plugin = request.options.plugin
-    if notation_of(plugin) is None:
+    text = text_of(plugin)
+    if text is None:
         facts["plugin"] = plugin
     else:
-        read_pipeline(plugin)
-        text = Path(plugin).expanduser().read_text(encoding="utf-8-sig")
         facts["pipeline"] = {"file": Path(plugin).name, "text": text}
     return facts if name is None else {**facts, "name": name}

@@ -83,15 +83,22 @@ def read_pipeline(text: str) -> Document:
         SCRIPT_UNUSABLE: there is no such file, it is no text, or too large.
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
     """
-    notation = notation_of(text)
+    content, notation = text_of(text), notation_of(text)
+    assert content is not None
     assert notation is not None
-    content = _read_text(text, hint="pass a TOML or YAML file")
     return read_document(content, file=text, notation=notation)
 
 
-def _read_text(text: str, *, hint: str) -> str:
-    """Return the content of a pipeline or an SQL file."""
-    content = _read(Path(text).expanduser().absolute(), hint=hint)
+def text_of(text: str) -> str | None:
+    """Return the content of a pipeline or an SQL file; None for other jobs.
+
+    Raises:
+        SCRIPT_UNUSABLE: there is no such file, it is no text, or too large.
+    """
+    match = _SCRIPT.fullmatch(text)
+    if match is None or match["path"]:
+        return None
+    content = _read(Path(text).expanduser().absolute(), hint="pass a TOML, YAML or SQL file")
     if len(content) > _TEXT_BYTES_MAX:
         raise SCRIPT_UNUSABLE(
             file=text, problem="it is larger than 4 MiB", hint="read the records with a source"
@@ -117,13 +124,8 @@ def pack_script(
     """
     match = _SCRIPT.fullmatch(text)
     assert match is not None
-    if match["pipeline"]:
-        return _pack_pipeline(text, cache_dir, of_plugins=of_plugins)
-    if match["sql"]:
-        content = _read_text(text, hint="pass an SQL file")
-        path = Path(text).expanduser().absolute()
-        source = _SQL.format(text=content, file=text)
-        return _pack(path, content, source, cache_dir, job=(path.stem, "statements"))
+    if (content := text_of(text)) is not None:
+        return _pack_text(text, content, cache_dir, of_plugins=of_plugins)
     path = Path(match["path"]).expanduser().absolute()
     content = _read(path)
     jobs = _jobs_in(path, content)
@@ -135,17 +137,16 @@ def pack_script(
     return _pack(path, content, source, cache_dir, job=job, neighbors=neighbors)
 
 
-def _pack_pipeline(
-    text: str, cache_dir: Path, *, of_plugins: bool
+def _pack_text(
+    text: str, content: str, cache_dir: Path, *, of_plugins: bool
 ) -> tuple[PluginRef, PackedEnvironment]:
-    document = read_pipeline(text)
-    path = Path(text).expanduser().absolute()
-    content = _read(path, hint="pass a TOML or YAML file")
-    source = _PIPELINE.format(
-        text=content, file=document.file, notation=document.notation,
-        more=", of_plugins=True" if of_plugins else "",
-    )  # fmt: skip
-    return _pack(path, content, source, cache_dir, job=(job_name(document), "pipeline"))
+    path, notation = Path(text).expanduser().absolute(), notation_of(text)
+    job, template = (script_name(text), "statements"), _SQL
+    if notation is not None:
+        job, template = (job_name(read_pipeline(text)), "pipeline"), _PIPELINE
+    more = ", of_plugins=True" if of_plugins else ""
+    source = template.format(text=content, file=text, notation=notation, more=more)
+    return _pack(path, content, source, cache_dir, job=job)
 
 
 def _pack(

@@ -61,9 +61,22 @@ def build_tables(env: StreamEnvironment, text: str, *, file: str) -> None:
     Raises:
         SQL_INVALID: with all problems of the file.
     """
+    check_tables(text, file=file).lower(env)
+
+
+def check_tables(text: str, *, file: str) -> _Building:
+    """Return the bound statements of an SQL file.
+
+    Args:
+        text: The content of the file.
+        file: Its name, for errors.
+
+    Raises:
+        SQL_INVALID: with all problems of the file.
+    """
     found = _Building(SqlText(text.removeprefix("\ufeff"), file))
     found.bind()
-    found.lower(env)
+    return found
 
 
 class _Building:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePath
+from types import ModuleType
 
 from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
@@ -23,12 +24,30 @@ def sql_job(text: str, *, file: str) -> Callable[[StreamEnvironment], None]:
 
     @bicycle_plugin(name=PurePath(file).stem)
     def statements(env: StreamEnvironment) -> None:
-        try:
-            # An extra, and slow to import: only the process that builds the graph needs it.
-            from bicycle_runtime.tables.building import build_tables
-        except ModuleNotFoundError as error:
-            missing = error.name or "a library"
-            raise SQL_LIBRARY_MISSING(file=file, missing=missing) from error
-        build_tables(env, text, file=file)
+        _building(file).build_tables(env, text, file=file)
 
     return statements
+
+
+def check_sql(text: str, *, file: str) -> None:
+    """Check an SQL file without building its job.
+
+    Args:
+        text: The content of the file.
+        file: Its name, for errors.
+
+    Raises:
+        SQL_INVALID: with all problems of the file.
+        SQL_LIBRARY_MISSING: the parser is not installed.
+    """
+    _building(file).check_tables(text, file=file)
+
+
+def _building(file: str) -> ModuleType:
+    """Return the module that imports the parser, which workers do not have."""
+    try:
+        from bicycle_runtime.tables import building  # An extra.
+    except ModuleNotFoundError as error:
+        missing = error.name or "a library"
+        raise SQL_LIBRARY_MISSING(file=file, missing=missing) from error
+    return building

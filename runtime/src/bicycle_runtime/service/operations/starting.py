@@ -33,17 +33,17 @@ from bicycle_sdk.random_source import system_random
 _LIMITS = ExtractionLimits(wall_time_ms=6_000)
 _TURN_S = 3.0
 _turns = threading.BoundedSemaphore(2)
-_PLUGIN_LENGTH_MAX = 4_096  # A pipeline is named by its path.
+_PLUGIN_LENGTH_MAX = 4_096  # A pipeline or SQL file is named by its path.
 
 
 class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
 
-    A ``pipeline`` may replace the plugin. It may use only functions of plugins that are installed
-    in the environment of the service. ``digest`` identifies an uploaded plugin; without it, the
-    plugin is in the environment of the service. ``options`` are options of ``JobOptions``,
-    ``engine`` options of ``EngineOptions``, by name. ``slots`` is the number of slots of its
-    master; by default the requested parallelism, or one.
+    A ``pipeline``, or an SQL file in its place, may replace the plugin. It may use only functions
+    of plugins that are installed in the environment of the service. ``digest`` identifies an
+    uploaded plugin; without it, the plugin is in the environment of the service. ``options`` are
+    options of ``JobOptions``, ``engine`` options of ``EngineOptions``, by name. ``slots`` is the
+    number of slots of its master; by default the requested parallelism, or one.
     """
 
     plugin: Annotated[str, msgspec.Meta(max_length=_PLUGIN_LENGTH_MAX)] = ""
@@ -81,8 +81,8 @@ def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
     elif is_script(facts.plugin):
         raise OPERATION_FACTS_INVALID(
             kind="submit", problem=f"{facts.plugin!r} is a file",
-            hint="use an installed plugin or a pipeline; without a service, submit runs FILE.py or "
-            "FILE.sql",
+            hint="use an installed plugin, a pipeline or an SQL file; without a service, submit "
+            "runs FILE.py",
         )  # fmt: skip
     for group in ("plugin", "name"):
         if group in facts.options:
