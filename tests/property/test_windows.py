@@ -32,12 +32,20 @@ NUMBERS = st.one_of(
 RECORDS = st.lists(
     st.tuples(st.sampled_from(KEYS), st.integers(-120, 200), NUMBERS), min_size=1, max_size=40
 )
-FIXED = st.builds(
-    lambda size, slide, offset: ("aligned", size, slide, offset),
-    st.integers(1, 60),
-    st.integers(1, 60),
-    st.integers(-30, 30),
-).filter(lambda kind: kind[1] <= 20 * kind[2])
+FIXED = st.one_of(
+    st.builds(
+        lambda size, slide, offset: ("aligned", size, slide, offset, False),
+        st.integers(1, 60),
+        st.integers(1, 60),
+        st.integers(-30, 30),
+    ).filter(lambda kind: kind[1] <= 20 * kind[2]),
+    st.builds(
+        lambda step, count, offset: ("aligned", step * count, step, offset, True),
+        st.integers(1, 30),
+        st.integers(1, 8),
+        st.integers(-30, 30),
+    ),
+)
 
 
 def gap_of(record):
@@ -109,7 +117,9 @@ def windowed(keyed, kind):
         return keyed.session_window(kind[1])
     if kind[0] == "cut session":
         return keyed.session_window(kind[1], max_duration=kind[2])
-    _, size, slide, offset = kind
+    _, size, slide, offset, is_cumulative = kind
+    if is_cumulative:
+        return keyed.cumulative_window(slide, size, offset=offset)
     if size == slide:
         return keyed.tumbling_window(size, offset=offset)
     return keyed.sliding_window(size, slide, offset=offset)

@@ -9,8 +9,16 @@ from fractions import Fraction
 from hypothesis import assume
 
 
-def aligned_windows(size, slide, offset, time):
+def aligned_windows(size, slide, offset, is_cumulative, time):
     """Return all windows that hold a time, found by trying every start near it."""
+    if is_cumulative:
+        return [
+            (start, end)
+            for start in range(time - size, time + 1)
+            if (start - offset) % size == 0
+            for end in range(start + slide, start + size + 1, slide)
+            if start <= time < end
+        ]
     return [
         (start, start + size)
         for start in range(time - size - slide, time + 1)

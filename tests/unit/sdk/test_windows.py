@@ -33,6 +33,7 @@ from bicycle_sdk.windows import (
     TriggerResult,
     Window,
     WindowFunction,
+    cumulative_windows,
     sliding_windows,
     tumbling_windows,
 )
@@ -109,6 +110,28 @@ def test_windows_of_a_time_are_all_that_hold_it(size, slide, offset, time):
     assert [(w.start, w.end) for w in found] == [
         (start, start + size) for start in starts if (start - offset) % slide == 0
     ]
+
+
+@given(
+    step=st.integers(1, 20),
+    count=st.integers(1, 6),
+    offset=st.integers(-60, 60),
+    time=st.integers(-500, 500),
+)
+def test_cumulative_windows_of_a_time_share_their_start(step, count, offset, time):
+    size = step * count
+    found = cumulative_windows(step, size, offset=offset).windows_of(time)
+
+    [start] = [s for s in range(time - size + 1, time + 1) if (s - offset) % size == 0]
+    ends = range(start + step, start + size + 1, step)
+    assert [(w.start, w.end) for w in found] == [(start, end) for end in ends if end > time]
+
+
+def test_the_size_of_cumulative_windows_is_a_multiple_of_their_step():
+    with pytest.raises(StreamDefinitionError) as caught:
+        keyed().cumulative_window(20, 50)
+
+    assert caught.value.facts["problem"] == "50 ms is not a multiple of the step of 20 ms"
 
 
 def test_an_offset_moves_the_bounds_of_tumbling_windows():
@@ -191,6 +214,10 @@ def test_a_window_shows_its_settings_in_the_graph():
     ("cut", "shown"),
     [
         (lambda k: k.tumbling_window(5), {"Tumbling": {"size_ms": 5}}),
+        (
+            lambda k: k.cumulative_window(5, 15, offset=1),
+            {"Cumulative": {"step_ms": 5, "size_ms": 15, "offset_ms": 1}},
+        ),
         (lambda k: k.session_window(5), {"Session": {"gap_ms": 5}}),
         (lambda k: k.count_window(5), {"Count": {"count": 5}}),
         (lambda k: k.count_window(5, 2), {"Count": {"count": 5, "slide": 2}}),

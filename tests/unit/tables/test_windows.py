@@ -1,4 +1,4 @@
-"""Windows: TUMBLE, HOP and SESSION return what DuckDB computes from all rows."""
+"""Windows: TUMBLE, HOP, CUMULATE and SESSION return what DuckDB computes from all rows."""
 
 import random
 from collections import Counter
@@ -30,6 +30,7 @@ CREATE TABLE t (k VARCHAR, n BIGINT, f DOUBLE, d DECIMAL(10,2), moment TIMESTAMP
 FILE = f"""{HEAD}
 CREATE TABLE tumbled (k VARCHAR, start TIMESTAMP(3), stop TIMESTAMP(3), {TYPES}) WITH (kind = 'file', path = 'a');
 CREATE TABLE hopped (k VARCHAR, start TIMESTAMP(3), {TYPES}) WITH (kind = 'file', path = 'b');
+CREATE TABLE grown (k VARCHAR, start TIMESTAMP(3), stop TIMESTAMP(3), {TYPES}) WITH (kind = 'file', path = 'e');
 CREATE TABLE sessions (k VARCHAR, start TIMESTAMP(3), stop TIMESTAMP(3), {TYPES}) WITH (kind = 'file', path = 'c');
 CREATE TABLE totals (start TIMESTAMP(3), n BIGINT, share DOUBLE) WITH (kind = 'file', path = 'd');
 INSERT INTO tumbled SELECT k, window_start, window_end, {AGGREGATES}
@@ -37,6 +38,9 @@ INSERT INTO tumbled SELECT k, window_start, window_end, {AGGREGATES}
   WHERE n > 0 OR n IS NULL GROUP BY k, window_start, window_end;
 INSERT INTO hopped SELECT k, window_start, {AGGREGATES}
   FROM HOP(t, moment, INTERVAL '5' SECOND, INTERVAL '15' SECOND) GROUP BY window_start, k;
+INSERT INTO grown SELECT k, window_start, window_end, {AGGREGATES}
+  FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(moment), INTERVAL '5' SECOND, INTERVAL '20' SECOND))
+  GROUP BY k, window_start, window_end;
 INSERT INTO sessions SELECT k, window_start, window_end, {AGGREGATES}
   FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(moment), INTERVAL '3' SECOND))
   GROUP BY k, window_start, window_end;
@@ -44,12 +48,15 @@ INSERT INTO totals SELECT window_start, sum(n) AS total, sum(f) / count(*)
   FROM TABLE(TUMBLE(DATA => TABLE t, TIMECOL => DESCRIPTOR(moment), SIZE => INTERVAL '1' MINUTE))
   GROUP BY window_start HAVING count(*) > 2;
 """  # noqa: E501 - A line of SQL for each table.
-NAMES = ("tumbled", "hopped", "sessions", "totals")
+NAMES = ("tumbled", "hopped", "grown", "sessions", "totals")
 QUERIES = {
     "tumbled": f"""SELECT k, time_bucket(INTERVAL 10 SECONDS, moment) AS w, w + INTERVAL 10 SECONDS,
         {AGGREGATES} FROM t WHERE n > 0 OR n IS NULL GROUP BY k, w""",
     "hopped": f"""SELECT k, w, {AGGREGATES} FROM (SELECT *, time_bucket(INTERVAL 5 SECONDS, moment)
         - INTERVAL 5 SECONDS * step AS w FROM t, range(3) AS s(step)) GROUP BY k, w""",
+    "grown": f"""SELECT k, w, w + INTERVAL 5 SECONDS * step AS stop, {AGGREGATES} FROM (SELECT *,
+        time_bucket(INTERVAL 20 SECONDS, moment) AS w FROM t, range(1, 5) AS s(step))
+        WHERE moment < w + INTERVAL 5 SECONDS * step GROUP BY k, w, step""",
     "sessions": f"""SELECT k, min(moment), max(moment) + INTERVAL 3 SECONDS, {AGGREGATES} FROM (
         SELECT *, sum(is_new) OVER (PARTITION BY k ORDER BY moment, id) AS session FROM (
         SELECT *, CASE WHEN moment - lag(moment) OVER (PARTITION BY k ORDER BY moment, id)

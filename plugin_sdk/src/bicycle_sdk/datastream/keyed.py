@@ -129,6 +129,16 @@ class KeyedStream(KeyedJoins[K, T]):
         """
         return self._window(windows.sliding_windows(size, slide, offset=offset))
 
+    def cumulative_window(
+        self, step: Duration, size: Duration, *, offset: Duration = 0
+    ) -> WindowedStream[K, T]:
+        """Assign windows of event time that begin every ``size`` and grow by ``step``.
+
+        A window of a day with steps of an hour has 24 results, of which each contains the records
+        since the begin of the day. The size is a multiple of the step.
+        """
+        return self._window(windows.cumulative_windows(step, size, offset=offset))
+
     def session_window(
         self,
         gap: Duration | Callable[[T], Duration],

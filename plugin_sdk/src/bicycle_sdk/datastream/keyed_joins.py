@@ -437,7 +437,9 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
         and windows.gap_ms is not None
         and windows.max_duration_ms is None
     )
-    if not isinstance(windows, windowing.AlignedWindows) and not has_gap:
+    is_aligned = isinstance(windows, windowing.AlignedWindows)
+    is_joinable = is_aligned and not isinstance(windows, windowing.CumulativeWindows)
+    if not is_joinable and not has_gap:
         raise StreamDefinitionError(
             call=call,
             problem=f"{windows!r} cannot be used for a join of two streams",

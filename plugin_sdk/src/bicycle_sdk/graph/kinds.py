@@ -385,6 +385,7 @@ _VARIANTS: Mapping[tuple[OperatorKind, Any], KindDescriptor] = {
     ),
     (OperatorKind.WINDOW, "Tumbling"): replace(_WINDOW, needs_event_time=True),
     (OperatorKind.WINDOW, "Sliding"): replace(_WINDOW, needs_event_time=True),
+    (OperatorKind.WINDOW, "Cumulative"): replace(_WINDOW, needs_event_time=True),
     # A session fires when the watermark is at its end, and its result is 1 ms older than that.
     (OperatorKind.WINDOW, "Session"): replace(_WINDOW, needs_event_time=True, lag_ms=1),
 }

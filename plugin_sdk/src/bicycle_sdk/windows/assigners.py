@@ -1,7 +1,8 @@
 """Window assigners: the windows of a record, by its time.
 
-*Aligned* windows (tumbling, sliding) begin at multiples of a step, the same for all keys. *Session*
-windows grow with the records of a key. *Global* and *count* windows do not look at time.
+*Aligned* windows (tumbling, sliding, cumulative) begin at multiples of a step, the same for all
+keys. *Session* windows grow with the records of a key. *Global* and *count* windows do not look at
+time.
 All times and lengths are whole milliseconds; times before 1970 are negative and count like others.
 """
 
@@ -18,11 +19,13 @@ from bicycle_sdk.windows.panes import Window
 __all__ = [
     "AlignedWindows",
     "CountWindows",
+    "CumulativeWindows",
     "Duration",
     "GlobalWindows",
     "SessionWindows",
     "WindowAssigner",
     "count_windows",
+    "cumulative_windows",
     "duration_ms",
     "session_windows",
     "sliding_windows",
@@ -46,6 +49,11 @@ class AlignedWindows:
     size_ms: int
     slide_ms: int
     offset_ms: int = 0
+
+    @property
+    def period_ms(self) -> int:
+        """Return the distance of two starts."""
+        return self.slide_ms
 
     @property
     def is_tumbling(self) -> bool:
@@ -72,6 +80,45 @@ class AlignedWindows:
             [(50, 110), (75, 135), (100, 160)]
         """
         return [Window(end - self.size_ms, end) for end in self.ends_of(timestamp)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CumulativeWindows(AlignedWindows):
+    """Windows that begin together and end after each ``slide``, up to ``size``.
+
+    They are ``[start, start + n * slide)`` with ``start = offset + m * size``: each has the content
+    of the one before it, and the records of one ``slide`` more. The size is a multiple of the
+    slide.
+    """
+
+    @property
+    def period_ms(self) -> int:
+        """Return the distance of two starts."""
+        return self.size_ms
+
+    def ends_of(self, timestamp: int) -> range:
+        """Return the ends of the windows that hold a time, the earliest first.
+
+        Example:
+            >>> list(cumulative_windows(20, 60).ends_of(70))
+            [80, 100, 120]
+        """
+        first = timestamp - (timestamp - self.offset_ms) % self.slide_ms + self.slide_ms
+        return range(first, self.start_of(timestamp) + self.size_ms + 1, self.slide_ms)
+
+    def start_of(self, timestamp: int) -> int:
+        """Return the start of all windows that hold a time."""
+        return timestamp - (timestamp - self.offset_ms) % self.size_ms
+
+    def windows_of(self, timestamp: int) -> list[Window]:
+        """Return the windows that hold a time, the earliest end first.
+
+        Example:
+            >>> [(w.start, w.end) for w in cumulative_windows(20, 60).windows_of(70)]
+            [(60, 80), (60, 100), (60, 120)]
+        """
+        start = self.start_of(timestamp)
+        return [Window(start, end) for end in self.ends_of(timestamp)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +185,26 @@ def sliding_windows(size: Duration, slide: Duration, *, offset: Duration = 0) ->
         size_ms=duration_ms("size", size),
         slide_ms=slide_ms,
         offset_ms=_offset_ms(offset, slide_ms),
+    )
+
+
+def cumulative_windows(
+    step: Duration, size: Duration, *, offset: Duration = 0
+) -> CumulativeWindows:
+    """Return windows that start every ``size`` and end after each ``step``.
+
+    Raises:
+        StreamDefinitionError: the size is not a multiple of the step.
+    """
+    step_ms, size_ms = duration_ms("step", step), duration_ms("size", size)
+    if size_ms % step_ms:
+        raise StreamDefinitionError(
+            call="size",
+            problem=f"{size_ms} ms is not a multiple of the step of {step_ms} ms",
+            hint="give a size that is a whole number of steps",
+        )
+    return CumulativeWindows(
+        size_ms=size_ms, slide_ms=step_ms, offset_ms=_offset_ms(offset, size_ms)
     )
 
 

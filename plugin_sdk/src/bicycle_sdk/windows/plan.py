@@ -9,6 +9,7 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.windows.assigners import (
     AlignedWindows,
     CountWindows,
+    CumulativeWindows,
     SessionWindows,
     WindowAssigner,
 )
@@ -148,6 +149,9 @@ class WindowPlan:
 
 def _type_of(assigner: WindowAssigner) -> dict[str, Any]:
     match assigner:
+        case CumulativeWindows(size_ms=size, slide_ms=step, offset_ms=offset):
+            lengths = {"step_ms": step, "size_ms": size}
+            return {"Cumulative": lengths | ({"offset_ms": offset} if offset else {})}
         case AlignedWindows(size_ms=size, slide_ms=slide, offset_ms=offset):
             lengths = {"size_ms": size} if size == slide else {"size_ms": size, "slide_ms": slide}
             kind = "Tumbling" if size == slide else "Sliding"

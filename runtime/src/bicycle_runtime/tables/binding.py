@@ -430,8 +430,6 @@ def _window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
     Raises:
         SqlProblem: the time column is not the event time, or a key is unknown.
     """
-    if window.kind == "CUMULATE":
-        raise SqlProblem(window.at, "CUMULATE is not supported yet; use TUMBLE or HOP")
     names = [column.name for column in plan.columns]
     found = find_name(window.time.text, names)
     if found is None:

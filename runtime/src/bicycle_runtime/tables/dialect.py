@@ -426,6 +426,8 @@ def _window_call(cursor: Cursor) -> WindowCall:
         intervals[name] = cursor.interval_ms()
         if intervals[name] <= 0 and name != "OFFSET":
             raise SqlProblem(begin, f"{name} of {kind} must be longer than 0")
+    if kind == "CUMULATE" and intervals["SIZE"] % intervals["STEP"]:
+        raise SqlProblem(begin, "SIZE of CUMULATE must be a multiple of STEP")
     cursor.expect(")")
     if is_wrapped:
         cursor.expect(")")

@@ -217,6 +217,8 @@ def _assign(keyed: Any, plan: WindowAggregate) -> Any:
             return keyed.tumbling_window(lengths["SIZE"], offset=offset)
         case "HOP":
             return keyed.sliding_window(lengths["SIZE"], lengths["SLIDE"], offset=offset)
+        case "CUMULATE":
+            return keyed.cumulative_window(lengths["STEP"], lengths["SIZE"], offset=offset)
         case _:
             return keyed.session_window(lengths["GAP"])
 

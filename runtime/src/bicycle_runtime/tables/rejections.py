@@ -136,7 +136,7 @@ def reject_source(node: exp.Expr, at: int) -> None:
         return
     if not isinstance(node.this, exp.Identifier):
         raise SqlProblem(
-            at, f"{node.this.name} is not a table function; known: TUMBLE, HOP, SESSION"
+            at, f"{node.this.name} is not a table function; known: TUMBLE, HOP, CUMULATE, SESSION"
         )
     if node.args.get("db"):
         raise SqlProblem(at, "the name of a table has one part: there are no databases")

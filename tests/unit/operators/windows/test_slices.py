@@ -4,13 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
-from bicycle_sdk.windows import sliding_windows
+from bicycle_sdk.windows import cumulative_windows, sliding_windows
 
-WINDOWS = st.builds(
-    lambda size, slide, offset: sliding_windows(size, slide, offset=offset),
-    st.integers(1, 30),
-    st.integers(1, 30),
-    st.integers(-40, 40),
+WINDOWS = st.one_of(
+    st.builds(
+        lambda size, slide, offset: sliding_windows(size, slide, offset=offset),
+        st.integers(1, 30),
+        st.integers(1, 30),
+        st.integers(-40, 40),
+    ),
+    st.builds(
+        lambda step, count, offset: cumulative_windows(step, step * count, offset=offset),
+        st.integers(1, 12),
+        st.integers(1, 6),
+        st.integers(-40, 40),
+    ),
 )
 TIMES = st.integers(-100, 100)
 

@@ -24,11 +24,11 @@ class WindowSlices:
     """
 
     def __init__(self, windows: AlignedWindows) -> None:
-        self._size, self.slide_ms = windows.size_ms, windows.slide_ms
-        self._offset = windows.offset_ms
-        self._has_gaps = self.slide_ms > self._size
+        self.size_ms, self.slide_ms = windows.size_ms, windows.slide_ms
+        self._offset, self._period = windows.offset_ms, windows.period_ms
+        self._has_gaps = self.slide_ms > self.size_ms
         # From here on in a slide, a record is no longer in the oldest of its windows.
-        self._second = self._size if self._has_gaps else self._size % self.slide_ms
+        self._second = self.size_ms if self._has_gaps else self.size_ms % self.slide_ms
         self.is_tumbling = windows.is_tumbling
         self.step_ms = gcd(self.slide_ms, self._second)  # starts differ by multiples of it
 
@@ -72,14 +72,14 @@ class WindowSlices:
 
     def last_end(self, start: int) -> int:
         """Return the end of the last window that holds a slice."""
-        return start - (start - self._offset) % self.slide_ms + self._size
+        return start - (start - self._offset) % self._period + self.size_ms
 
     def windows_of(self, start: int) -> Iterator[Window]:
         """Yield the windows that hold a slice, the latest first."""
-        first = start - (start - self._offset) % self.slide_ms
-        while first + self._size > start:
-            yield Window(first, first + self._size)
-            first -= self.slide_ms
+        last = end = self.last_end(start)
+        while end > start:
+            yield Window((end if self._period == self.slide_ms else last) - self.size_ms, end)
+            end -= self.slide_ms
 
     def first_end_after(self, start: int, moment: int) -> int | None:
         """Return the least end after ``moment`` among the windows of a slice, or None."""
@@ -94,8 +94,8 @@ class WindowSlices:
 
         WindowSlices that begin before it belong to windows that ended by then only.
         """
-        start = closed - self._size + 1
-        return start + (self._offset - start) % self.slide_ms
+        start = closed - self.size_ms + 1
+        return start + (self._offset - start) % self._period
 
     def parts(self, window: Window) -> Iterator[int]:
         """Yield the starts of the slices of a window, in order."""

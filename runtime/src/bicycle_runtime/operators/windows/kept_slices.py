@@ -205,9 +205,9 @@ class KeptSlices(KeptWindows):
         """Return the values that a window function keeps for a window, as a mutable dict."""
         if self.plan.process is None or not self.plan.lateness_ms:
             return {}
-        values = self.table.values.group(window.start, group).setdefault(key, {})
-        self.table.values.touch(window.start, group, (key,))
-        found: dict[str, Any] = values
+        namespace = window.end - self._slices.size_ms  # Cumulative windows may have the same start.
+        found: dict[str, Any] = self.table.values.group(namespace, group).setdefault(key, {})
+        self.table.values.touch(namespace, group, (key,))
         return found
 
     def expire(self) -> None:
@@ -216,6 +216,6 @@ class KeptSlices(KeptWindows):
         for kept in (self.table.entries, self.table.records):
             for start in [s for s in kept.namespaces if self._slices.last_end(s) <= closed]:
                 kept.drop(start)
-        size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, see the placement
+        size = self._slices.size_ms
         for start in [s for s in self.table.values.namespaces if s + size <= closed]:
             self.table.values.drop(start)

@@ -40,9 +40,9 @@ def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any]
     assigner = plan.assigner
     windows = type(assigner).__name__
     if isinstance(assigner, AlignedWindows):
-        windows = (
-            f"every {assigner.slide_ms} ms for {assigner.size_ms} ms from {assigner.offset_ms} ms"
-        )
+        verb = "every" if assigner.period_ms == assigner.slide_ms else "growing by"
+        times = f"{assigner.slide_ms} ms for {assigner.size_ms} ms from {assigner.offset_ms} ms"
+        windows = f"{verb} {times}"
     aggregates = [_name_of(function) for function in folding.functions]
     kept = "records" if plan.keeps_records else f"aggregates {', '.join(aggregates)}"
     return (("the window", windows), ("what is kept", kept))

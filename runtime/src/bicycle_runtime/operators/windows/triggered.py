@@ -157,7 +157,8 @@ class TriggeredOperator(WindowOperator):
             windows = self._assigner.windows_of(time)
             opened = [window for window in windows if not self.is_closed(window.end)]
             closed = [window for window in windows if self.is_closed(window.end)]
-            return [(w.start, self._pane(w.start, group, key, w)) for w in opened], closed
+            size = self._assigner.size_ms
+            return [(w.end - size, self._pane(w.end - size, group, key, w)) for w in opened], closed
         if isinstance(self._assigner, SessionWindows):
             window = Window(time, rows.namespaces[index])
             pane = self._session(group, key, window)
