@@ -28,7 +28,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests simulation spark \
-	cluster crash crash-kafka backlog-kafka soak versions bench image docs screenshots site docs-tests changelog release lock audit sbom clean
+	cluster crash crash-kafka backlog-kafka soak versions bench image kube docs screenshots site docs-tests changelog release lock audit sbom clean
 .NOTPARALLEL:
 
 # Lists the commands: the text after `##` of each target.
@@ -115,6 +115,9 @@ release: setup .venv-release/setup.stamp ## build the wheels, check them, and ru
 
 image: setup ## build the container image, run jobs in it, and run the compose file; needs root, buildah and podman
 	$(BIN)/nox --session image
+
+kube: setup ## run the operator against a real API server; needs Go and etcd
+	$(BIN)/nox --session kube
 
 versions: setup ## the core tests on Python 3.12, 3.13 and 3.14
 	$(BIN)/nox

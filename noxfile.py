@@ -1,6 +1,6 @@
 """The sessions that need several environments: other versions of Python, and a release.
 
-``make`` has all other commands, and starts these, too: ``make versions`` and ``make release``.
+``make`` has all other commands, and also starts these: ``make versions``, ``make release`` etc.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ QUERIES = {
     "authentication": "how-to/secure/",
     "backfill": "how-to/backfill/",
     "debugger": "how-to/replay/",
-    "docker": "how-to/deploy/",
+    "docker": "how-to/containers/",
     "fake clock": "how-to/test/",
     "helm": "how-to/helm/",
     "kubernetes": "how-to/kubernetes-operator/",
@@ -24,6 +24,8 @@ QUERIES = {
     "notebook": "how-to/notebooks/",
     "sizing": "how-to/memory/",
     "skip bad records": "how-to/dead-letters/",
+    "sql": "how-to/sql/",
+    "yarn": "how-to/yarn/",
 }
 _FIRST = (
     """links => [...new Set(links.map(link => new URL(link.href).pathname.slice(1)))].slice(0, 3)"""
