@@ -233,7 +233,8 @@ def _rename(columns: Sequence[PlanColumn], names: Sequence[str], at: int) -> tup
         SqlProblem: there are more or fewer names.
     """
     if len(names) != len(columns):
-        raise SqlProblem(at, f"{len(names)} names for {len(columns)} columns")
+        text = f"the query has {len(columns)} columns, but the list of names has {len(names)}"
+        raise SqlProblem(at, text)
     return tuple(replace(each, name=name) for name, each in zip(names, columns, strict=True))
 
 

@@ -13,8 +13,8 @@ _CHANGES = "its rows would change later, which is not supported yet"
 _BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind"})
 _CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
-    "order": "ORDER BY is not supported: a stream has no last row to sort before; sort in the "
-    "database that is written",
+    "order": "ORDER BY is not supported: a stream has no end, so its rows cannot be sorted; "
+    "sort in the target database",
     "limit": f"LIMIT is not supported on a stream: {_CHANGES}",
     "offset": f"OFFSET is not supported on a stream: {_CHANGES}",
     "qualify": f"QUALIFY is not supported: {_CHANGES}",

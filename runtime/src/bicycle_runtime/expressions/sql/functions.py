@@ -149,8 +149,8 @@ def decimal_type(precision: int, scale: int) -> str:
     """
     if not 0 <= scale <= precision or not 1 <= precision <= DECIMAL_DIGITS_MAX:
         raise ValueError(
-            f"DECIMAL({precision}, {scale}): 1 to {DECIMAL_DIGITS_MAX} digits, of which at most "
-            "all are after the point"
+            f"DECIMAL({precision}, {scale}) must have 1 to {DECIMAL_DIGITS_MAX} digits, and not "
+            "more after the point"
         )
     return f"DECIMAL({precision},{scale})"
 
