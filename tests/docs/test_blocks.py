@@ -19,8 +19,8 @@ from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, load, name_of
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # How a block of each language is checked. What is shown, and not typed, has no language or `text`.
-# `py`, `hex`, `html`, `jsonl`, `sql` and `yaml` are on few pages, whose test runs them; so is
-# `python file=…`.
+# `py`, `hex`, `html`, `jsonl`, `slt`, `sql` and `yaml` are on few pages, whose test runs them; so
+# is `python file=…`.
 LANGUAGES = {
     "",
     "console",
@@ -32,6 +32,7 @@ LANGUAGES = {
     "py",
     "python",
     "sh",
+    "slt",
     "sql",
     "text",
     "toml",

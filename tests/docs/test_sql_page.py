@@ -4,7 +4,9 @@ import json
 import re
 
 import pytest
+from click.testing import CliRunner
 
+from bicycle_runtime.cli.root import main
 from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_runtime.testing import Harness
@@ -12,7 +14,7 @@ from bicycle_sdk import StreamEnvironment
 from tests.docs.scripts import ROOT
 from tests.raising import raises
 
-BLOCK = re.compile(r"^```(sql|jsonl|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sql|slt|jsonl|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page, language):
@@ -32,6 +34,20 @@ def test_the_statements_of_the_page_are_one_file():
 
     sinks = {vertex.id for vertex in graph.vertices if vertex.kind.name == "SINK"}
     assert sinks == {"counts", "alerts", "highest", "sessions", "late_bids"}
+
+
+@pytest.mark.parametrize("epochs", ["1", "2"])
+def test_the_test_on_the_page_passes(tmp_path, epochs):
+    page = "docs/how-to/sql.md"
+    (tmp_path / "counts.sql").write_text(blocks(page, "sql")[0], "utf-8")
+    [text] = blocks(page, "slt")
+    (tmp_path / "counts.slt").write_text(text, "utf-8")
+
+    found = CliRunner().invoke(
+        main, ["sql", "test", str(tmp_path / "counts.slt"), "--epochs", epochs]
+    )
+
+    assert found.output == f"{tmp_path / 'counts.slt'}: 9 records passed\n"
 
 
 @pytest.mark.parametrize(

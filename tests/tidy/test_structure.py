@@ -80,7 +80,6 @@ STAND_ALONE = frozenset(
         "service_process.http_server",
         "service_process.interfaces",
         "service_process.rpc",
-        "tables.building",
         "tables.lowering",
         "bicycle_streams.file.consuming",
         "bicycle_streams.kafka.transactions",

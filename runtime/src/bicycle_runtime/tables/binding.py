@@ -63,7 +63,7 @@ class Binder:
             SqlProblem: the query is wrong, or does not fit the table.
         """
         table = self._catalog.target(statement.name)
-        targets = _target_columns(table, statement.columns)
+        targets = target_columns(table, statement.columns)
         plan = self.query(statement.query)
         if not table.definition.key:
             require_final(plan, statement.name.at, f"{table.name} needs a PRIMARY KEY")
@@ -117,6 +117,10 @@ class Binder:
         else:
             self._plans[key] = self._scan(found, at)
         return self._plans[key]
+
+    def provide(self, name: str, plan: Plan) -> None:
+        """Make a plan the rows of a table that no query has read from its connector."""
+        self._plans.setdefault(name.lower(), plan)
 
     def _view(self, view: CreateView, at: int) -> Plan:
         name = view.name.text
@@ -193,7 +197,7 @@ def _time(table: Table, columns: Sequence[PlanColumn]) -> str | None:
     return found.field
 
 
-def _target_columns(table: Table, names: Sequence[Name]) -> list[ColumnDefinition]:
+def target_columns(table: Table, names: Sequence[Name]) -> list[ColumnDefinition]:
     """Return the columns that an INSERT fills, in its order."""
     stored = {column.name.text: column for column in table.stored_columns}
     if not names:

@@ -15,11 +15,11 @@ from bicycle_runtime.endpoints.job_settings import Settings
 from bicycle_runtime.endpoints.values import describe
 from bicycle_runtime.tables.binding import Binder
 from bicycle_runtime.tables.catalog import Catalog, Table
-from bicycle_runtime.tables.dialect import SqlText
+from bicycle_runtime.tables.dialect import Name, Query, SqlText
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
 from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
-from bicycle_runtime.tables.plans import Plan
+from bicycle_runtime.tables.plans import Plan, UnionAll
 from bicycle_runtime.tables.statements import (
     CreateTable,
     CreateView,
@@ -64,7 +64,7 @@ def build_tables(env: StreamEnvironment, text: str, *, file: str) -> None:
     check_tables(text, file=file).lower(env)
 
 
-def check_tables(text: str, *, file: str) -> _Building:
+def check_tables(text: str, *, file: str) -> Building:
     """Return the bound statements of an SQL file.
 
     Args:
@@ -74,24 +74,33 @@ def check_tables(text: str, *, file: str) -> _Building:
     Raises:
         SQL_INVALID: with all problems of the file.
     """
-    found = _Building(SqlText(text.removeprefix("\ufeff"), file))
+    found = Building(SqlText(text.removeprefix("\ufeff"), file))
     found.bind()
     return found
 
 
-class _Building:
-    """The statements of a file, and the plans of its tables."""
+class Building:
+    """The statements of a file, and the plans of its tables.
+
+    Args:
+        text: The file.
+    """
 
     def __init__(self, text: SqlText) -> None:
         self._text = text
         self._checks = Checks(text, SQL_INVALID)
-        self._catalog = Catalog(text, self._checks)
-        self._binder = Binder(self._catalog)
+        self.catalog = Catalog(text, self._checks)
+        self._binder = Binder(self.catalog)
         self._settings: SqlSettings | None = None
         self._plans: dict[str, tuple[Table, list[Plan]]] = {}
+        self.outputs: dict[str, Plan] = {}
 
-    def bind(self) -> None:
+    def bind(self, outputs: Mapping[str, Query | Name] | None = None) -> None:
         """Read the statements and bind their queries.
+
+        Args:
+            outputs: Queries, views and tables whose rows are collected, by the name of the output.
+                Then a text without INSERT INTO is valid.
 
         Raises:
             SQL_INVALID: a statement is wrong.
@@ -100,22 +109,26 @@ class _Building:
         self._set_options([each for each in statements if isinstance(each, SetOption)])
         for each in statements:
             if isinstance(each, CreateTable):
-                self._note(self._catalog.add_table, each)
+                self._note(self.catalog.add_table, each)
             elif isinstance(each, CreateView):
-                self._note(self._catalog.add_view, each)
+                self._note(self.catalog.add_view, each)
         inserts = [each for each in statements if isinstance(each, Insert)]
-        for view in self._catalog.views:
+        for view in self.catalog.views:
             self._note(self._binder.relation, view.name.text, view.name.at)
         for each in inserts:
             self._note(self._insert, each)
-        for table in self._catalog.tables:
-            if not self._catalog.is_used(table):
+        for table in self.catalog.tables:
+            if not self.catalog.is_used(table):
                 at = table.definition.name.at
-                if self._catalog.is_source(table):
+                if self.catalog.is_source(table):
                     self._note(self._binder.relation, table.name, at)
                 else:
-                    self._note(self._catalog.sink, table, at)
-        if not inserts and not self._checks.problems:
+                    self._note(self.catalog.sink, table, at)
+        if outputs is not None:
+            self._provide_sinks()
+        for name, output in (outputs or {}).items():
+            self._note(self._output, name, output)
+        if not inserts and outputs is None and not self._checks.problems:
             end = len(self._text.text.rstrip())
             self._checks.note_position(
                 self._text.position(end), "the file has no INSERT INTO … SELECT, so nothing to run"
@@ -126,11 +139,13 @@ class _Building:
         """Add the streams to an environment."""
         assert self._settings is not None
         self._settings.apply_to(env)
-        lowering = Lowering(env, self._catalog, self._binder.names(), self._settings.on_error)
+        lowering = Lowering(env, self.catalog, self._binder.names(), self._settings.on_error)
         # A window has the name of its view's readers, also if its late rows are read, too.
         writes = sorted(self._plans.values(), key=lambda each: reads_late_rows(each[1]))
         for table, plans in writes:
             lowering.write(table, plans)
+        for name, plan in sorted(self.outputs.items(), key=lambda each: reads_late_rows([each[1]])):
+            lowering.collect(name, plan)
 
     def _note(self, bind: Any, *arguments: Any) -> None:
         """Call a function; note the problem that it raises."""
@@ -143,10 +158,24 @@ class _Building:
                 self._checks.note_position(position, text)
 
     def _insert(self, statement: Insert) -> None:
-        self._catalog.sink(self._catalog.target(statement.name), statement.name.at)
+        self.catalog.sink(self.catalog.target(statement.name), statement.name.at)
         table, plan = self._binder.insert(statement)
         _, plans = self._plans.setdefault(table.name, (table, []))
         plans.append(plan)
+
+    def _provide_sinks(self) -> None:
+        """Make the rows that are written to a table readable by outputs."""
+        for table, plans in self._plans.values():
+            plan = plans[0]
+            if len(plans) > 1:
+                plan = UnionAll(columns=plan.columns, inputs=tuple(plans))
+            self._binder.provide(table.name, plan)
+
+    def _output(self, name: str, output: Query | Name) -> None:
+        if isinstance(output, Query):
+            self.outputs[name] = self._binder.query(output)
+        else:
+            self.outputs[name] = self._binder.relation(output.text, output.at)
 
     def _set_options(self, options: Sequence[SetOption]) -> None:
         data: dict[str, Any] = {}

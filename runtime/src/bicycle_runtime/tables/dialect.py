@@ -91,6 +91,7 @@ class SqlText:
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
+        self.default_kind = ""  # The connector of tables without WITH; empty if WITH is required.
         self.keys: dict[KeyPath, int] = {}
         self.values: dict[KeyPath, int] = {}
         self._starts = [0]

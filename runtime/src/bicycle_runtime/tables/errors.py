@@ -20,6 +20,21 @@ SQL_LIBRARY_MISSING = BicycleError.row(
     cause="SQL files need a library that is an extra of the runtime.",
     fix="pip install 'bicycle-runtime[sql]'",
 )
+SQL_TEST_INVALID = BicycleError.row(
+    "BIC-3202",
+    "{file}:{line}: {problem}",
+    cause="A file of `bicycle sql test` cannot be read, or has a record that is not valid.",
+    fix="{hint}",
+)
+SQL_TESTS_FAILED = BicycleError.row(
+    "BIC-3203",
+    "{failed_text} of {count_text} failed\n{listing}",
+    cause=(
+        "Results of SQL tests differ from the expected rows. ``failures`` lists ``file``, ``line`` "
+        "and ``text`` of each."
+    ),
+    fix="compare the rows above (- expected, + actual) with the statements",
+)
 
 
 class SqlProblem(Exception):  # it ends the check of one statement

@@ -78,6 +78,10 @@ class Lowering:
         sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
         self._set(sink, table.name, "", f"INSERT INTO {table.name}")
 
+    def collect(self, name: str, plan: Plan) -> None:
+        """Collect the rows of a plan under a name."""
+        self._set(self._stream(plan, name).collect(name), name, "", name)
+
     def _decode_json(self, table: Table, plan: Plan) -> Plan:
         """Return a plan whose JSON columns have values instead of texts."""
         if not any(column.type == "JSON" for column in table.stored_columns):

@@ -312,6 +312,10 @@ def _not_enforced(cursor: Cursor) -> None:
 
 def _options(cursor: Cursor, table: Name) -> dict[str, Any]:
     """Read ``WITH ('key' = 'value', …)``, and note the positions of keys and values."""
+    if not cursor.sees("WITH") and cursor.text.default_kind:
+        for path in ((table.text,), (table.text, "kind"), (table.text, "path")):
+            cursor.text.keys[path] = cursor.text.values[path] = table.at
+        return {"kind": cursor.text.default_kind, "path": table.text}
     if not cursor.sees("WITH"):
         raise cursor.unexpected("WITH (kind = '…'), which names the connector of the table")
     cursor.expect("WITH", "(")

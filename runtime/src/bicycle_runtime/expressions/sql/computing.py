@@ -78,7 +78,8 @@ class SqlRows:
         """Return an expression as an array."""
         column, errors = self.value(expression)
         if isinstance(column, pyarrow.Scalar):
-            column = pyarrow.repeat(column, self.count)
+            # pyarrow cannot repeat an array 0 times.
+            column = pyarrow.repeat(column, max(self.count, 1)).slice(0, self.count)
         return Computed(column, errors)
 
     # --- operations --------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""``bicycle sql``: tests of views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bicycle_runtime.cli.candidates import file_names
+from bicycle_runtime.cli.parameters import declared_options
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_sdk.options import describe, from_mapping, option
+from bicycle_streams.cli.commands import command, command_group
+from bicycle_streams.cli.parameters import answers
+from bicycle_streams.cli.rendering import answer_json, show_text
+
+__all__ = ["sql_command"]
+
+_O = TypeVar("_O")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlTestOptions:
+    """The options of SQL tests, in addition to options of a run."""
+
+    epochs: int = option(
+        1, low=1, high=1_000,
+        doc="Number of epochs into which the rows before each query are split.",
+    )  # fmt: skip
+
+
+_JOB = ("parallelism",)
+_ENGINE = ("state_backend", "state_dir", "max_records_per_epoch", "no_pickle")
+_OPTIONS = [
+    *(info for info in describe(JobOptions) if info.name in _JOB),
+    *(info for info in describe(EngineOptions) if info.name in _ENGINE),
+    *describe(SqlTestOptions),
+]
+
+sql_command = command_group(
+    "sql",
+    "Test views of SQL files.\n\n`bicycle run FILE.sql` runs an SQL file as a job.",
+    "bicycle sql test tests/counts.slt",
+)
+
+
+@command(
+    "test",
+    "bicycle sql test counts.slt",
+    "bicycle sql test tests/*.slt --parallelism 3 --epochs 7",
+    group=sql_command,
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=file_names)
+@declared_options(_OPTIONS)
+@answers
+def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Run tests of SQL in the format of sqllogictest.
+
+    FILE.slt contains statements, rows and queries with their expected rows. If FILE.sql is in the
+    same folder, its statements come first. Beside the records of sqllogictest (statement, query,
+    skipif, onlyif, hash-threshold, halt), there are: epoch (rows that arrive in one epoch),
+    watermark (advance or check the event time) and changes (new rows of a view or table).
+
+    Tests run in this process, without Java. Tables need no WITH (...), and no connector is used.
+    The exit code is 1 if a record fails.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING, SQL_TESTS_FAILED
+    from bicycle_runtime.testing.harness import Harness
+    from bicycle_sdk.quantities import amount
+
+    try:
+        # As above, and an extra.
+        from bicycle_runtime.tables.logic_tests import LogicTest
+    except ModuleNotFoundError as error:
+        raise SQL_LIBRARY_MISSING(file=files[0], missing=error.name or "a library") from error
+
+    def options(cls: type[_O], names: Sequence[str], **more: str) -> _O:
+        found = {name: given[name] for name in names if given[name] is not None}
+        return from_mapping(cls, {**found, **more})
+
+    job = options(JobOptions, _JOB, plugin=files[0])
+    engine = options(EngineOptions, _ENGINE)
+    own = options(SqlTestOptions, ("epochs",))
+
+    def new_harness(env: Any, sources: list[str]) -> AbstractContextManager[Any]:
+        return Harness(env, scripted=sources, parallelism=job.parallelism, engine=engine)
+
+    tests = [LogicTest(Path(file), new_harness, epochs=own.epochs) for file in files]
+    lines, failures, count = [], [], 0
+    for test in tests:
+        found = test.run()
+        failures += found
+        count += len(test.records)
+        lines.append(f"{test.text.file}: {amount(len(test.records), 'record')} passed")
+    if failures:
+        raise SQL_TESTS_FAILED(
+            count_text=amount(count, "record"), failed_text=str(len(failures)),
+            listing="\n".join(f"{each.file}:{each.line}: {each.text}" for each in failures),
+            failures=[{"file": f.file, "line": f.line, "text": f.text} for f in failures],
+        )  # fmt: skip
+    if as_json:
+        answer_json({"files": list(files), "passed": count})
+    else:
+        show_text("\n".join(lines))
