@@ -39,7 +39,10 @@ def failures(tmp_path):
         path.write_text(textwrap.dedent(text), encoding="utf-8")
         if sql is not None:
             (tmp_path / "v.sql").write_text(textwrap.dedent(sql), encoding="utf-8")
-        harness = lambda env, sources: Harness(env, scripted=sources, **settings)  # noqa: E731
+
+        def harness(env, sources):
+            return Harness(env, scripted=sources, **settings)
+
         return [(each.line, each.text) for each in LogicTest(path, harness, epochs=epochs).run()]
 
     return run

@@ -21,7 +21,7 @@ from bicycle_streams.cli.rendering import answer_json, show_text
 
 __all__ = ["sql_command"]
 
-_O = TypeVar("_O")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
     except ModuleNotFoundError as error:
         raise SQL_LIBRARY_MISSING(file=files[0], missing=error.name or "a library") from error
 
-    def options(cls: type[_O], names: Sequence[str], **more: str) -> _O:
+    def options(cls: type[T], names: Sequence[str], **more: str) -> T:
         found = {name: given[name] for name in names if given[name] is not None}
         return from_mapping(cls, {**found, **more})
 

@@ -118,7 +118,7 @@ class Binder:
             self._plans[key] = self._scan(found, at)
         return self._plans[key]
 
-    def provide(self, name: str, plan: Plan) -> None:
+    def attach(self, name: str, plan: Plan) -> None:
         """Make a plan the rows of a table that no query has read from its connector."""
         self._plans.setdefault(name.lower(), plan)
 

@@ -125,7 +125,7 @@ class Building:
                 else:
                     self._note(self.catalog.sink, table, at)
         if outputs is not None:
-            self._provide_sinks()
+            self._attach_sinks()
         for name, output in (outputs or {}).items():
             self._note(self._output, name, output)
         if not inserts and outputs is None and not self._checks.problems:
@@ -163,13 +163,13 @@ class Building:
         _, plans = self._plans.setdefault(table.name, (table, []))
         plans.append(plan)
 
-    def _provide_sinks(self) -> None:
+    def _attach_sinks(self) -> None:
         """Make the rows that are written to a table readable by outputs."""
         for table, plans in self._plans.values():
             plan = plans[0]
             if len(plans) > 1:
                 plan = UnionAll(columns=plan.columns, inputs=tuple(plans))
-            self._binder.provide(table.name, plan)
+            self._binder.attach(table.name, plan)
 
     def _output(self, name: str, output: Query | Name) -> None:
         if isinstance(output, Query):

@@ -38,7 +38,7 @@ _FORMS = {
     "hash-threshold": (False, r"hash-threshold \d+", "hash-threshold NUMBER"),
     "halt": (False, "halt", "halt"),
 }  # fmt: skip
-_HASHED = re.compile(r"\d+ values hashing to [0-9a-f]{32}")
+_HASH = re.compile(r"\d+ values hashing to [0-9a-f]{32}")
 _HINT = "see `bicycle sql test --help` for the records"
 ENGINE = "bicycle"
 
@@ -231,7 +231,7 @@ def result_lines(rows: Sequence[list[str]], mode: str) -> list[str]:
     return sorted(lines) if mode == "rowsort" else lines
 
 
-def hashed(rows: Sequence[list[str]], mode: str) -> str:
+def hash_text(rows: Sequence[list[str]], mode: str) -> str:
     """Return the hash of a result, as sqllogictest writes it."""
     values = [value for row in (sorted(rows) if mode == "rowsort" else rows) for value in row]
     values = sorted(values) if mode == "valuesort" else values
@@ -255,12 +255,12 @@ def difference(
     expected = [" ".join(line.split()) for line in record.expected or ()]
     if mode != "valuesort" and width > 1 and len(expected) == width * len(rows):
         expected = [" ".join(expected[at : at + width]) for at in range(0, len(expected), width)]
-    is_hashed = len(expected) == 1 and _HASHED.fullmatch(expected[0]) is not None
-    found = [hashed(rows, mode)] if is_hashed else result_lines(rows, mode)
+    is_hashed = len(expected) == 1 and _HASH.fullmatch(expected[0]) is not None
+    found = [hash_text(rows, mode)] if is_hashed else result_lines(rows, mode)
     expected = expected if mode == "nosort" else sorted(expected)
     if found == expected:
         return None
     if 0 < hash_threshold < width * len(rows):
-        found = [hashed(rows, mode)]
+        found = [hash_text(rows, mode)]
     lines = [*unified_diff(expected, found, n=2, lineterm="")][2:]
     return "\n".join(["result differs", *(line for line in lines if not line.startswith("@@"))])

@@ -96,7 +96,7 @@ class LogicTest:
     def run(self) -> list[LogicFailure]:
         """Run the records, and return the failures."""
         job = _Job(self, [each for each in self.records if each.error is None])
-        self._guarded(job)
+        self._run(job)
         for record in self.records:
             if record.error is not None:
                 self._expect_error(record, record.error)
@@ -107,7 +107,7 @@ class LogicTest:
         """Note a failure."""
         self.failures.append(LogicFailure(file=self.text.file, line=line, text=text))
 
-    def _guarded(self, job: _Job) -> None:
+    def _run(self, job: _Job) -> None:
         try:
             job.run()
         except BicycleError as error:
@@ -333,16 +333,16 @@ def _shown_rows(records: Iterable[Mapping[str, Any]], plan: Plan) -> list[list[s
 def _value(column: ColumnDefinition, node: exp.Expr, table: Name) -> Any:
     """Return a value of a row. A value that does not fit its column arrives as it is."""
     value = compile_in(NameScope([]), node, table.at)
-    plain = _computed(value)
+    plain = _compute(value)
     try:
         return (
-            json_value(plain) if column.type == "JSON" else _computed(tree.cast(value, column.type))
+            json_value(plain) if column.type == "JSON" else _compute(tree.cast(value, column.type))
         )
     except ValueError:
         return plain
 
 
-def _computed(value: Any) -> Any:
+def _compute(value: Any) -> Any:
     [row] = SqlRecord(["value"], [value]).results([{}])
     if isinstance(row, Exception):
         raise ValueError(str(row))
