@@ -41,6 +41,7 @@ _DESCRIPTIONS = {
     "event_loop_blocked": "A function blocked the event loop, so that other calls had to wait.",
     "extension_failed": "A job listener or a metric reporter of an extension raised an error.",
     "extension_refused": "An installed extension cannot be used.",
+    "former_option_name": "The job uses a former name of an option; it is accepted.",
     "functions_not_closed": "`close` of a function raised an error at the end of the job.",
     "hosts_changed": "The hosts with executors changed.",
     "hot_key": "A key has a large share of the records of an operator.",

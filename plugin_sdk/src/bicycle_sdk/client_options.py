@@ -38,7 +38,7 @@ class GrowingInput:
             "Field with the event time: RFC 3339, a time with a zone, or ms since 1970; a record "
             "without it is a bad record. Lines of text have no fields."
         ),
-        aliases=("time_field",),
+        words=("time_field",),
     )
 
     @classmethod
@@ -57,7 +57,7 @@ class TimedOutput:
             "Column or field for the event time of each record, in lines of files in ms since "
             "1970; a record without event time fails."
         ),
-        aliases=("time_field",),
+        words=("time_field",),
     )
 
 

@@ -34,6 +34,7 @@ from typing import (
 
 from bicycle_sdk.descriptors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.former_names import note_former_name
 from bicycle_sdk.option_values import OptionValueError, stored
 from bicycle_sdk.options import describe, option, take
 
@@ -112,6 +113,8 @@ def _by_name(
     found = dict(zip(names, args, strict=False))
     for name, value in given.items():
         option_name = newer.get(name, name)
+        if name in newer:
+            note_former_name(name, option_name)
         if option_name in found:
             raise TypeError(f"{call}() got multiple values for argument {option_name!r}")
         found[option_name] = value

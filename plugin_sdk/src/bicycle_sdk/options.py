@@ -56,7 +56,8 @@ _T = TypeVar("_T")
 class Declaration:
     """The declaration at a field, beside its type and its default.
 
-    ``aliases`` are earlier names of the option that are still accepted.
+    ``aliases`` are former names of the option, and ``words`` its names in job files. Both are
+    accepted.
     """
 
     doc: str
@@ -64,6 +65,7 @@ class Declaration:
     high: float | None = None
     choices: tuple[Any, ...] = ()
     aliases: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 def option(
@@ -74,6 +76,7 @@ def option(
     high: float | None = None,
     choices: tuple[Any, ...] = (),
     aliases: tuple[str, ...] = (),
+    words: tuple[str, ...] = (),
     kw_only: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field as an option.
@@ -85,7 +88,9 @@ def option(
         low: Least accepted number.
         high: Greatest accepted number.
         choices: The accepted values; by default the values of a ``Literal`` or ``Enum`` annotation.
-        aliases: Earlier names of the option that are still accepted.
+        aliases: Former names of the option. They are accepted, and a remark names the present name.
+        words: Names of the option in job files of Pulse and Bicycle. A job file may use them
+            without a remark; elsewhere they are aliases.
         kw_only: False for an option that a call also accepts by position; by default as the class
             decides.
 
@@ -96,7 +101,9 @@ def option(
         >>> declaration(dataclasses.fields(Retention)[0]).low
         1000
     """
-    declared = Declaration(doc=doc, low=low, high=high, choices=choices, aliases=aliases)
+    declared = Declaration(
+        doc=doc, low=low, high=high, choices=choices, aliases=aliases, words=words
+    )
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_METADATA: declared}, kw_only=kw_only)
     return dataclasses.field(default=default, metadata={_METADATA: declared}, kw_only=kw_only)
@@ -119,8 +126,8 @@ class OptionInfo:
     """One option as the docs, the CLI and the REST API show it.
 
     ``default`` is None for a required option as well: ask ``is_required``. ``choices`` is empty
-    when any value of the type will do. ``unit`` is ``"ms"``, ``"bytes"`` or ``""``. ``hint`` is
-    the type without None, which ``is_nullable`` allows.
+    when any value of the type will do. ``aliases`` contains ``words``, too. ``unit`` is ``"ms"``,
+    ``"bytes"`` or ``""``. ``hint`` is the type without None, which ``is_nullable`` allows.
     """
 
     name: str
@@ -133,6 +140,7 @@ class OptionInfo:
     unit: str
     doc: str
     aliases: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     hint: Any = object
     is_nullable: bool = False
 
@@ -284,7 +292,8 @@ def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> Op
         choices=declared.choices or choices_of(inner),
         unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
         doc=declared.doc,
-        aliases=declared.aliases,
+        aliases=declared.aliases + declared.words,
+        words=declared.words,
         hint=inner,
         is_nullable=is_nullable,
     )

@@ -87,7 +87,7 @@ class PayloadOptions:
     """The format of payloads."""
 
     value_format: str | Format = option(
-        default="string", doc="Format of payloads.", aliases=("format",)
+        default="string", doc="Format of payloads.", words=("format",)
     )
     value_format_options: object = option(default=None, doc="Options of the format.")
 

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from bicycle_sdk.connector_options import path_of
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.formats import Format, as_format, avro, format_of, protobuf
+from bicycle_sdk.former_names import note_former_name
 from bicycle_sdk.installed import Role, options_of_scheme, uri_schemes
 from bicycle_sdk.options import OptionInfo, describe, parse
 from bicycle_sdk.quantities import with_unit
@@ -224,6 +225,8 @@ class Query:
                 raise self._unknown(key, known, names)
             if name in found:
                 raise address_error(f"duplicate option {key!r}", "set it once", call=self.call)
+            if key in known[name].aliases and key != "format":
+                note_former_name(key, name)
             found[name] = self._parse(key, text, known[name])
         return found | self._format(found)
 

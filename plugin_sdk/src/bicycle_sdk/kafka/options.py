@@ -44,7 +44,7 @@ class KafkaCluster:
     brokers: str = option(
         kw_only=False,
         doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
-        aliases=("bootstrap_servers", "bootstrap.servers"),
+        words=("bootstrap_servers", "bootstrap.servers"),
     )
     connect_timeout_ms: int = option(
         30_000,
@@ -84,7 +84,7 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
     }
 
     topics: tuple[str, ...] = option(
-        (), doc="Names of the topics; alternatively set topic_pattern.", aliases=("topic",)
+        (), doc="Names of the topics; alternatively set topic_pattern.", words=("topic",)
     )
     topic_pattern: str | None = option(
         None,
@@ -96,7 +96,7 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
             "Consumer group to which published offsets are reported, for tools that show lag; the "
             "job itself continues from its checkpoints."
         ),
-        aliases=("group", "group.id"),
+        words=("group", "group.id"),
     )
     starting_offsets: StartingOffsets = option(
         StartingOffsets(),
@@ -104,7 +104,7 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
             "Start position of a job without a checkpoint: earliest, latest, {timestamp_ms: "
             "number} or {offsets: {topic: {partition: offset}}}."
         ),
-        aliases=("start", "auto_offset_reset", "auto.offset.reset"),
+        words=("start", "auto_offset_reset", "auto.offset.reset"),
     )
     value_format: str | Format | None = option(
         None,
@@ -112,7 +112,7 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
             "Format of message values: the name of a format, or schema for an object of the job. "
             "Default: string for str, bytes for bytes, else json."
         ),
-        aliases=("format", "value.deserializer"),
+        words=("format", "value.deserializer"),
     )
     key_format: str | Format = option("bytes", doc="Format of message keys.")
     bounded: bool = option(
@@ -202,7 +202,7 @@ class KafkaSinkOptions(
             "Default: string for str, bytes for bytes, json for other declared types; without a "
             "declared type, by the type of each value."
         ),
-        aliases=("format", "value.serializer"),
+        words=("format", "value.serializer"),
     )
     key_format: str | Format | None = option(
         None,
@@ -214,12 +214,12 @@ class KafkaSinkOptions(
             "at-least-once: tasks write immediately, and a repeated epoch writes again. "
             "exactly-once: sealed epochs are published in transactions."
         ),
-        aliases=("delivery.guarantee",),
+        words=("delivery.guarantee",),
     )
     transactional_id_prefix: str | None = option(
         None,
         doc="Prefix of the transactional ids. Default: bicycle-<job>-<sink>.",
-        aliases=("transactional.id.prefix",),
+        words=("transactional.id.prefix",),
     )
     marker_topic: str | None = option(
         None, doc="Topic for the epoch markers. Default: <prefix>-marker."

@@ -34,21 +34,21 @@ class FileSinkOptions(
     path: str | os.PathLike[str] = option(
         kw_only=False,
         doc="Output directory; it is created if it is missing.",
-        aliases=("out_dir",),
+        words=("out_dir",),
     )
     roll_bytes: int = option(
         default=128 << 20,
         low=1,
         high=1 << 40,
         doc="Size at which a part is complete.",
-        aliases=("max_bytes",),
+        words=("max_bytes",),
     )
     roll_ms: int = option(
         default=8_000,
         low=0,
         high=86_400_000,
         doc="Time after its first record at which a part is complete.",
-        aliases=("roll_after", "max_age"),
+        words=("roll_after", "max_age"),
     )
 
     @classmethod

@@ -81,7 +81,7 @@ class HttpSinkOptions(
         low=100,
         high=3_600_000,
         doc="Time limit for a response.",
-        aliases=("timeout",),
+        words=("timeout",),
     )
 
     @classmethod

@@ -99,7 +99,7 @@ class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call
     path: str | os.PathLike[str] = option(
         kw_only=False,
         doc="Directory of the table, or a URL such as s3://bucket/table.",
-        aliases=("out_dir",),
+        words=("out_dir",),
     )
 
     @classmethod
@@ -168,7 +168,7 @@ class DuckdbSinkOptions(
     """The options of the DuckDB sink: the file and the table."""
 
     path: str | os.PathLike[str] = option(
-        kw_only=False, doc="DuckDB file; it is created if it is missing.", aliases=("out_dir",)
+        kw_only=False, doc="DuckDB file; it is created if it is missing.", words=("out_dir",)
     )
     table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
 

@@ -95,21 +95,21 @@ class TableSinkOptions(ColumnOptions, TimedOutput, SinkOptions):
         low=1,
         high=1 << 31,
         doc="Number of rows at which a part is complete.",
-        aliases=("max_rows",),
+        words=("max_rows",),
     )
     roll_bytes: int = option(
         default=128 << 20,
         low=1,
         high=1 << 40,
         doc="Approximate size at which a part is complete.",
-        aliases=("max_bytes",),
+        words=("max_bytes",),
     )
     roll_ms: int = option(
         default=60_000,
         low=1,
         high=86_400_000,
         doc="Time after the first record at which all open parts are complete.",
-        aliases=("max_age", "roll_after"),
+        words=("max_age", "roll_after"),
     )
     open_bytes_max: int = option(
         default=1 << 30,
@@ -128,7 +128,7 @@ class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parqu
     path: str | os.PathLike[str] = option(
         kw_only=False,
         doc="Output directory, or a URL such as s3://bucket/folder.",
-        aliases=("out_dir",),
+        words=("out_dir",),
     )
     partition_by: Literal["none", "field", "date"] | Folders = option(
         default="none",

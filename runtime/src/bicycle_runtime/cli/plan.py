@@ -145,7 +145,10 @@ def report_lines(report: JobReport) -> list[str]:
         f"functions and types: {len(shipping) - by_value} imported by workers, "
         f"{by_value} sent with their code{python}",
         "warnings:" if report.warnings else "warnings: none",
-        *(f"  {item.kind}: {item.operator}: {item.text}" for item in report.warnings),
+        *(
+            f"  {': '.join(filter(None, [item.kind, item.operator, item.text]))}"
+            for item in report.warnings
+        ),
     ]
     return lines
 

@@ -29,6 +29,7 @@ from bicycle_runtime.endpoints.value_checks import (
 )
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.former_names import note_former_name
 from bicycle_sdk.option_values import decimal_digits
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.secrets import Secret
@@ -219,6 +220,10 @@ class Checks:
                 found[name] = key
                 if key != name:
                     self._aliases[(*path, name)] = (*path, key)
+                if key in getattr(info.cls, "former_names", ()):
+                    position = self.document.key_position((*path, key))
+                    file = getattr(self.document, "file", "")
+                    note_former_name(key, name, f"{file}:{position.line}:{position.column}")
         return found
 
     def _value(self, data: Any, info: Any, path: KeyPath) -> None:

@@ -101,6 +101,7 @@ def keys_of_connector(
             "connector": connector,
             "attributes": attributes,
             "aliases": {**aliases, **base.aliases},
+            "former_names": frozenset(aliases).difference(*(info.words for info in infos)),
             "kinds": kinds,
             "option_names": tuple(kinds),
             "all_options": frozenset(info.name for info in describe(options_class)),

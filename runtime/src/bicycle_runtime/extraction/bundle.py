@@ -19,6 +19,7 @@ import msgspec
 from bicycle_runtime.extraction.errors import BUNDLE_UNREADABLE
 from bicycle_runtime.layouts.bundle import BUNDLE_MAGIC, BUNDLE_VERSION, StoredBundle
 from bicycle_sdk.errors import GraphFormatError
+from bicycle_sdk.former_names import FormerName
 from bicycle_sdk.graph import JobGraph
 
 _PREFIX_SIZE = len(BUNDLE_MAGIC) + 2 + 4
@@ -32,7 +33,8 @@ class JobBundle:
     for one that carries code (a lambda, a closure, a class made in a function). ``python_version``
     is the interpreter's, as code by value runs on that minor version only. Where the calls stand
     that made the operators is stored beside the graph and no part of the digest.
-    ``function_dists`` are distributions that bring function classes which the job calls by name.
+    ``function_dists`` are distributions that bring function classes which the job calls by name;
+    ``former_names`` are the former names of options that the plugin uses.
     """
 
     graph: JobGraph
@@ -45,6 +47,7 @@ class JobBundle:
     sdk_version: str
     python_version: str
     function_dists: tuple[str, ...] = ()
+    former_names: tuple[FormerName, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Return the stored form: magic, format version, checksum, MessagePack."""
@@ -67,7 +70,8 @@ class JobBundle:
             fields = msgspec.msgpack.decode(body, type=StoredBundle)
             graph = JobGraph.from_json(fields.graph).with_locations(fields.places)
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
-            bundle = cls(**{**kept, "graph": graph})
+            names = tuple(FormerName(*each) for each in fields.former_names)
+            bundle = cls(**{**kept, "graph": graph, "former_names": names})
         except GraphFormatError as error:
             raise BUNDLE_UNREADABLE(detail=error.summary) from error
         except msgspec.MsgspecError as error:

@@ -34,6 +34,7 @@ from bicycle_runtime.extraction.errors import (
 from bicycle_runtime.extraction.limits import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, ExtractionLimits
 from bicycle_runtime.extraction.tracebacks import dump_locations, location_lines, user_location
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.former_names import FormerName
 from bicycle_sdk.graph import JobGraph
 
 _MODULE = "bicycle_runtime.extraction.child"
@@ -87,6 +88,7 @@ def extract(
         sdk_version=header["sdk_version"],
         python_version=header["python_version"],
         function_dists=tuple(header.get("function_dists", ())),
+        former_names=tuple(FormerName(*each) for each in header.get("former_names", ())),
     )
 
 

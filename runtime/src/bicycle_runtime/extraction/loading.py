@@ -40,6 +40,7 @@ from bicycle_runtime.extraction.tracebacks import error_lines, error_locations, 
 from bicycle_runtime.extraction.undeclared import UndeclaredLibraryError
 from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.former_names import collect_former_names
 from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
@@ -130,9 +131,10 @@ class Loading:
             return Answer(header={"error": self._as_ours(error).to_json()})
 
     def _extract(self, wish: Mapping[str, Any]) -> Answer:
-        self._load()
-        self._enter("while building")
-        built = build(self._plugin, **wish)
+        with collect_former_names() as former_names:
+            self._load()
+            self._enter("while building")
+            built = build(self._plugin, **wish)
         graph = getattr(built, "graph", None)
         if not isinstance(graph, JobGraph):
             raise self._no_graph(built if graph is None else graph)
@@ -148,6 +150,7 @@ class Loading:
                 "locations": {
                     id_: show_paths(location) for id_, location in graph.locations().items()
                 },
+                "former_names": [(*each[:2], show_paths(each.location)) for each in former_names],
                 "plugin_version": built.info.version,
                 "sdk_version": bicycle_sdk.__version__,
                 "python_version": platform.python_version(),

@@ -25,3 +25,4 @@ class StoredBundle:
     python_version: str
     function_dists: tuple[str, ...] = ()
     places: dict[str, str] = field(default_factory=dict)
+    former_names: tuple[tuple[str, str, str], ...] = ()

@@ -245,6 +245,10 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
         shipping=dict(bundle.shipping),
         python_version=bundle.python_version,
         warnings=(
+            *(
+                Warned(kind="former-name", operator="", text=str(each))
+                for each in bundle.former_names
+            ),
             *_connector_warnings(connectors),
             *(warned for state in states for warned in _state_warnings(state)),
             *_exchange_warnings(exchanges),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 
 from bicycle_runtime.base.stacks import offer_stacks
 from bicycle_runtime.engine.errors import SparkStartError
@@ -119,6 +120,11 @@ def _drive(run: JobRun) -> RunSummary:
         # 2. Start Java and extract the plugin's graph at the same time; of a job that has run
         #    before only the graph, as there may be nothing new to run.
         bundle = extract_job(run)
+        for name, present, location in bundle.former_names:
+            run.log(
+                "former_option_name", level=logging.WARNING,
+                name=name, present=present, location=location,
+            )  # fmt: skip
         # 3. Plan the job and create its connectors.
         setup = plan_job(run, bundle)
         # 4. Run epochs until the input ends or a stop is requested, then publish everything.
