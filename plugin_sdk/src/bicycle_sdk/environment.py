@@ -7,7 +7,7 @@ takes the graph and the objects beside it (``payloads``) and runs them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bicycle_sdk.chaining import OptimizedGraph
     from bicycle_sdk.kafka import KafkaSinkBuilder
     from bicycle_sdk.sources import FileSourceArguments
+    from bicycle_sdk.tables import Table
+    from bicycle_sdk.windows.assigners import Duration
 
 __all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
 
@@ -44,6 +46,7 @@ class StreamEnvironment(GraphDraft):
     def __init__(self, config: JobConfig | None = None) -> None:
         super().__init__(JobConfig() if config is None else config)
         self.job_name: str | None = None
+        self._sql_session: Any = None
 
     @classmethod
     def builder(cls) -> StreamEnvironmentBuilder:
@@ -268,6 +271,65 @@ class StreamEnvironment(GraphDraft):
     def kafka_sink(self, brokers: str, topic: str, *, type: Any = None) -> KafkaSinkBuilder[Any]:
         """Return a Kafka sink builder: ``stream.sink_to(env.kafka_sink(…).key(…))``."""
         return kafka.KafkaSinkBuilder[Any](brokers, topic, record_type=type)
+
+    # --- tables ------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Table[dict[str, Any]]:
+        """Run SQL statements, and return the table of the query that is the last one.
+
+        The statements are those of SQL files: CREATE TABLE, CREATE VIEW, INSERT INTO and SET. All
+        texts and tables of an environment are one job, and know each other's names.
+
+        Args:
+            text: The statements, separated by semicolons. A text without a query returns a table
+                that cannot be used.
+
+        Raises:
+            BicycleError: BIC-3204 with the positions of all problems; no statement has an effect.
+
+        Example:
+            >>> from bicycle_sdk import StreamEnvironment
+            >>> env = StreamEnvironment()
+            >>> _ = env.sql("CREATE TABLE bids (item BIGINT) WITH (kind = 'file', path = 'bids')")
+            >>> env.sql("SELECT item FROM bids WHERE item > 7").columns
+            {'item': 'BIGINT'}
+        """
+        # Slow on the start path: few jobs have tables.
+        from bicycle_sdk.tables import sql_table
+
+        return sql_table(self, text)
+
+    def table(
+        self,
+        stream: DataStream[T],
+        *,
+        name: str,
+        type: Any = None,
+        watermark: str | None = None,
+        delay: Duration = 0,
+        key: str | Sequence[str] = (),
+    ) -> Table[T]:
+        """Make a stream of records a table, which SQL texts read by its name.
+
+        Args:
+            stream: A stream of dataclasses, named tuples or typed dicts. Annotations are the types
+                of the columns; a field that may be None may be NULL.
+            name: The name of the table.
+            type: The type of the records, if the stream does not declare it.
+            watermark: The column with the event time.
+            delay: How far event times may be out of order: milliseconds or a timedelta.
+            key: The columns of the primary key.
+
+        Raises:
+            StreamDefinitionError: the type of a field cannot be a column, a column is unknown, or
+                the name is in use.
+        """
+        # Slow on the start path: few jobs have tables.
+        from bicycle_sdk.tables import stream_table
+
+        return stream_table(
+            self, stream, name=name, type=type, watermark=watermark, delay=delay, key=key
+        )
 
     # --- the finished graph ------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ __all__ = [
     "PluginDefinitionError",
     "PreviewError",
     "SecretError",
+    "SqlMissingError",
     "StateDefinitionError",
     "StateMergeError",
     "StreamDefinitionError",
@@ -270,6 +271,14 @@ class PreviewError(BicycleError):
     code = "BIC-1007"
     message = "preview of {vertex!r} needs the runtime, which is not installed"
     fix = "pip install bicycle-runtime"
+
+
+class SqlMissingError(BicycleError):
+    """``env.sql`` or ``env.table`` was called in an environment without the runtime."""
+
+    code = "BIC-1011"
+    message = "{call} needs the runtime with the extra sql, which is not installed"
+    fix = "pip install 'bicycle-runtime[sql]'"
 
 
 class StateMergeError(BicycleError):

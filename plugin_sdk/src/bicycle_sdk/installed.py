@@ -11,16 +11,18 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from bicycle_sdk.entry_points import entry_points, load_object
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.errors import SqlMissingError, StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 
 __all__ = [
     "ENTRY_POINT_GROUP",
     "PREVIEW_GROUP",
+    "SQL_GROUP",
     "Role",
     "installed_function",
     "options_of_scheme",
     "preview_runner",
+    "sql_session",
     "uri_schemes",
 ]
 
@@ -30,6 +32,8 @@ Role = Literal["source", "sink"]  # The role of a connector in a job.
 ENTRY_POINT_GROUP = "bicycle.plugins"
 # The group under which a runtime registers its preview runner.
 PREVIEW_GROUP = "bicycle.previews"
+# The group under which a runtime registers its session of SQL.
+SQL_GROUP = "bicycle.sql"
 _CALL = "process_plugin"
 
 
@@ -41,6 +45,23 @@ def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
     found = sorted(entry_points(PREVIEW_GROUP))
     runner: Callable[[Any, str, int], list[Any]] | None = found[0].load() if found else None
     return runner
+
+
+def sql_session(env: Any, *, call: str, location: str) -> Any:
+    """Return a new session for the SQL texts and tables of an environment.
+
+    Args:
+        env: The environment.
+        call: The call that needs it, for errors.
+        location: File and line of the call.
+
+    Raises:
+        SqlMissingError: no runtime is installed.
+    """
+    found = sorted(entry_points(SQL_GROUP))
+    if not found:
+        raise SqlMissingError(call=call, location=location)
+    return found[0].load()(env, location=location)
 
 
 def uri_schemes(role: Role) -> dict[str, str]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
-from bicycle_runtime.tables.catalog import Catalog, Table, find_name, no_such
+from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, no_such
 from bicycle_runtime.tables.dialect import Name, Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
@@ -31,6 +31,7 @@ from bicycle_runtime.tables.plans import (
     UnionAll,
     compile_in,
     compose,
+    name_nodes,
     sql_of,
     substitute,
     unique_field,
@@ -95,8 +96,18 @@ class Binder:
         return _QueryBinder(self, query, {}).bind(query.tree)
 
     def names(self) -> dict[int, str]:
-        """Return the names of views, by the identity of their plans."""
-        return {id(plan): view for view, plan in self._views.items()}
+        """Return the names of views, by the identity of the nodes of their plans."""
+        found: dict[int, str] = {}
+        for view, plan in self._views.items():
+            if not view.startswith(NO_NAME):
+                name_nodes(plan, view, found)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Remove the plan of a table or view, if there is one."""
+        for key in (name.lower(), f"{name.lower()}{LATE}"):
+            self._plans.pop(key, None)
+        self._views.pop(name, None)
 
     def relation(self, name: str, at: int) -> Plan:
         """Return the plan of a table or view.

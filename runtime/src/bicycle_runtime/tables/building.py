@@ -5,7 +5,7 @@ All problems of a file are reported at once. The statements share each epoch and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import field
@@ -25,9 +25,11 @@ from bicycle_runtime.tables.statements import (
     CreateView,
     Insert,
     SetOption,
+    Statement,
     read_statements,
 )
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.errors import BicycleError
 
 _SET = "SET"
 _PROPERTY = "properties."
@@ -84,15 +86,18 @@ class Building:
 
     Args:
         text: The file.
+        invalid: Returns the error of problems, as for ``Checks``.
     """
 
-    def __init__(self, text: SqlText) -> None:
-        self._text = text
-        self._checks = Checks(text, SQL_INVALID)
-        self.catalog = Catalog(text, self._checks)
-        self._binder = Binder(self.catalog)
-        self._settings: SqlSettings | None = None
-        self._plans: dict[str, tuple[Table, list[Plan]]] = {}
+    def __init__(
+        self, text: SqlText, *, invalid: Callable[..., BicycleError] = SQL_INVALID
+    ) -> None:
+        self.text = text
+        self.checks = Checks(text, invalid)
+        self.catalog = Catalog(text, self.checks)
+        self.binder = Binder(self.catalog)
+        self.settings: SqlSettings | None = None
+        self.plans: dict[str, tuple[Table, list[Plan]]] = {}
         self.outputs: dict[str, Plan] = {}
 
     def bind(self, outputs: Mapping[str, Query | Name] | None = None) -> None:
@@ -105,79 +110,86 @@ class Building:
         Raises:
             SQL_INVALID: a statement is wrong.
         """
-        statements = read_statements(self._text, self._checks)
-        self._set_options([each for each in statements if isinstance(each, SetOption)])
-        for each in statements:
-            if isinstance(each, CreateTable):
-                self._note(self.catalog.add_table, each)
-            elif isinstance(each, CreateView):
-                self._note(self.catalog.add_view, each)
+        statements = read_statements(self.text, self.checks)
+        self.set_options([each for each in statements if isinstance(each, SetOption)])
+        self.bind_statements(statements)
         inserts = [each for each in statements if isinstance(each, Insert)]
-        for view in self.catalog.views:
-            self._note(self._binder.relation, view.name.text, view.name.at)
-        for each in inserts:
-            self._note(self._insert, each)
         for table in self.catalog.tables:
             if not self.catalog.is_used(table):
                 at = table.definition.name.at
                 if self.catalog.is_source(table):
-                    self._note(self._binder.relation, table.name, at)
+                    self.note(self.binder.relation, table.name, at)
                 else:
-                    self._note(self.catalog.sink, table, at)
+                    self.note(self.catalog.sink, table, at)
         if outputs is not None:
             self._attach_sinks()
         for name, output in (outputs or {}).items():
-            self._note(self._output, name, output)
-        if not inserts and outputs is None and not self._checks.problems:
-            end = len(self._text.text.rstrip())
-            self._checks.note_position(
-                self._text.position(end), "the file has no INSERT INTO … SELECT, so nothing to run"
+            self.note(self._output, name, output)
+        if not inserts and outputs is None and not self.checks.problems:
+            end = len(self.text.text.rstrip())
+            self.checks.note_position(
+                self.text.position(end), "the file has no INSERT INTO … SELECT, so nothing to run"
             )
-        self._checks.raise_problems()
+        self.checks.raise_problems()
+
+    def bind_statements(self, statements: Sequence[Statement]) -> None:
+        """Add the tables and views of statements, then bind their queries; note problems."""
+        for each in statements:
+            if isinstance(each, CreateTable):
+                self.note(self.catalog.add_table, each)
+            elif isinstance(each, CreateView):
+                self.note(self.catalog.add_view, each)
+        for each in statements:
+            if isinstance(each, CreateView):
+                self.note(self.binder.relation, each.name.text, each.name.at)
+        for each in statements:
+            if isinstance(each, Insert):
+                self.note(self._insert, each)
 
     def lower(self, env: StreamEnvironment) -> None:
         """Add the streams to an environment."""
-        assert self._settings is not None
-        self._settings.apply_to(env)
-        lowering = Lowering(env, self.catalog, self._binder.names(), self._settings.on_error)
+        assert self.settings is not None
+        self.settings.apply_to(env)
+        lowering = Lowering(env, self.catalog, self.binder.names(), self.settings.on_error)
         # A window has the name of its view's readers, also if its late rows are read, too.
-        writes = sorted(self._plans.values(), key=lambda each: reads_late_rows(each[1]))
+        writes = sorted(self.plans.values(), key=lambda each: reads_late_rows(each[1]))
         for table, plans in writes:
             lowering.write(table, plans)
         for name, plan in sorted(self.outputs.items(), key=lambda each: reads_late_rows([each[1]])):
             lowering.collect(name, plan)
 
-    def _note(self, bind: Any, *arguments: Any) -> None:
+    def note(self, bind: Any, *arguments: Any) -> None:
         """Call a function; note the problem that it raises."""
         try:
             bind(*arguments)
         except SqlProblem as problem:
-            position, text = self._text.position(problem.at), str(problem)
-            known = {(each.line, each.column, each.text) for each in self._checks.problems}
+            position, text = self.text.position(problem.at), str(problem)
+            known = {(each.line, each.column, each.text) for each in self.checks.problems}
             if (*position, text) not in known:  # A view may be bound for several queries.
-                self._checks.note_position(position, text)
+                self.checks.note_position(position, text)
 
     def _insert(self, statement: Insert) -> None:
         self.catalog.sink(self.catalog.target(statement.name), statement.name.at)
-        table, plan = self._binder.insert(statement)
-        _, plans = self._plans.setdefault(table.name, (table, []))
+        table, plan = self.binder.insert(statement)
+        _, plans = self.plans.setdefault(table.name, (table, []))
         plans.append(plan)
 
     def _attach_sinks(self) -> None:
         """Make the rows that are written to a table readable by outputs."""
-        for table, plans in self._plans.values():
+        for table, plans in self.plans.values():
             plan = plans[0]
             if len(plans) > 1:
                 plan = UnionAll(columns=plan.columns, inputs=tuple(plans))
-            self._binder.attach(table.name, plan)
+            self.binder.attach(table.name, plan)
 
     def _output(self, name: str, output: Query | Name) -> None:
         if isinstance(output, Query):
-            self.outputs[name] = self._binder.query(output)
+            self.outputs[name] = self.binder.query(output)
         else:
-            self.outputs[name] = self._binder.relation(output.text, output.at)
+            self.outputs[name] = self.binder.relation(output.text, output.at)
 
-    def _set_options(self, options: Sequence[SetOption]) -> None:
+    def set_options(self, options: Sequence[SetOption]) -> None:
+        """Set ``settings`` from statements; wrong ones are noted."""
         data: dict[str, Any] = {}
         properties: dict[str, str] = {}
         for each in options:
@@ -188,4 +200,4 @@ class Building:
                 data[name] = each.value
         if properties:
             data["properties"] = properties
-        self._settings = self._checks.table(data, SqlSettings, (_SET,))
+        self.settings = self.checks.table(data, SqlSettings, (_SET,))

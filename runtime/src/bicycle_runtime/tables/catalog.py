@@ -22,6 +22,7 @@ from bicycle_runtime.tables.statements import ColumnDefinition, CreateTable, Cre
 from bicycle_sdk.errors import BicycleError
 
 Role = Literal["source", "sink"]
+NO_NAME = " "  # Begins the names of views that a program did not name.
 _KIND_KEYS = ("kind", "connector")
 # Keys of sources and sinks that follow from the statement, with the clause that sets them.
 _FROM_CLAUSES = {
@@ -43,10 +44,11 @@ _WHOLE_ROLES: Mapping[Role, str] = {"source": "read", "sink": "written"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of the file: its definition and the word of its connector."""
+    """A table: its definition, and the word of its connector or its stream."""
 
     definition: CreateTable
-    kind: str
+    kind: str = ""
+    stream: Any = None
 
     @property
     def name(self) -> str:
@@ -100,6 +102,28 @@ class Catalog:
         kind = self._kind_of(definition)
         self._tables[definition.name.text.lower()] = Table(definition=definition, kind=kind)
 
+    def add_stream(self, definition: CreateTable, stream: Any) -> None:
+        """Add a table with the records of a stream, a ``DataStream`` of the SDK.
+
+        Raises:
+            SqlProblem: its name or its columns are wrong.
+        """
+        self._require_new(definition.name)
+        _check_columns(definition)
+        name = definition.name.text.lower()
+        self._tables[name] = Table(definition=definition, stream=stream)
+
+    def forget(self, name: Name) -> None:
+        """Remove the table or view that was defined at a position, if it was."""
+        key = name.text.lower()
+        table, view = self._tables.get(key), self._views.get(key)
+        if table is not None and table.definition.name.at == name.at:
+            del self._tables[key]
+            self._sources.pop(table.name, None)
+            self._sinks.pop(table.name, None)
+        if view is not None and view.name.at == name.at:
+            del self._views[key]
+
     def add_view(self, definition: CreateView) -> None:
         """Add a view.
 
@@ -118,7 +142,8 @@ class Catalog:
         found = self._tables.get(name.lower()) or self._views.get(name.lower())
         if found is None:
             known = [each.name for each in self.tables] + [each.name.text for each in self.views]
-            raise SqlProblem(at, no_such("table", name, known))
+            shown = [each for each in known if not each.startswith(NO_NAME)]
+            raise SqlProblem(at, no_such("table", name, shown))
         return found
 
     def target(self, name: Name) -> Table:
@@ -128,8 +153,9 @@ class Catalog:
             SqlProblem: there is no such table, or it is a view.
         """
         found = self.find(name.text, name.at)
-        if isinstance(found, CreateView):
-            raise SqlProblem(name.at, f"{name.text} is a view; rows are inserted into tables")
+        if isinstance(found, CreateView) or found.stream is not None:
+            kind = "view" if isinstance(found, CreateView) else "stream"
+            raise SqlProblem(name.at, f"{name.text} is a {kind}; rows are inserted into tables")
         return found
 
     # --- connectors --------------------------------------------------------------------------
@@ -140,6 +166,8 @@ class Catalog:
         Raises:
             SqlProblem: the connector is not a source of rows.
         """
+        if table.stream is not None:
+            return None
         if table.name not in self._sources:
             self._sources[table.name] = None
             self._require_role(table, "source", at)

@@ -9,6 +9,7 @@ Every problem has a position: tokens keep their offsets in the file.
 from __future__ import annotations
 
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _MS = 1_000_000
 _DAY_MS = 86_400_000
 _TOKENS_MAX = 200_000
+_LINE_END, _VISIBLE = re.compile(r"\n"), re.compile(r"\S")
 # The parser warns about statements that it does not know; here they are errors.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -94,10 +96,17 @@ class SqlText:
         self.default_kind = ""  # The connector of tables without WITH; empty if WITH is required.
         self.keys: dict[KeyPath, int] = {}
         self.values: dict[KeyPath, int] = {}
-        self._starts = [0]
-        for at, character in enumerate(text):
-            if character == "\n":
-                self._starts.append(at + 1)
+        self._starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
+
+    def append(self, text: str) -> int:
+        """Add a text; return the number of its first line. Earlier texts become spaces.
+
+        Offsets of all texts differ, so that options of earlier statements keep their positions.
+        """
+        begin = len(self.text) + 1
+        self.text = f"{_VISIBLE.sub(' ', self.text)}\n{text}"
+        self._starts += [begin, *(found.end() + begin for found in _LINE_END.finditer(text))]
+        return self.position(begin).line
 
     def position(self, at: int) -> Position:
         """Return line and column of an offset."""

@@ -16,8 +16,8 @@ SQL_INVALID = BicycleError.row(
 )
 SQL_LIBRARY_MISSING = BicycleError.row(
     "BIC-3201",
-    "{file} is an SQL file, but {missing} is not installed",
-    cause="SQL files need a library that is an extra of the runtime.",
+    "{file} has SQL statements, but {missing} is not installed",
+    cause="SQL needs a library that is an extra of the runtime.",
     fix="pip install 'bicycle-runtime[sql]'",
 )
 SQL_TEST_INVALID = BicycleError.row(
@@ -34,6 +34,16 @@ SQL_TESTS_FAILED = BicycleError.row(
         "and ``text`` of each."
     ),
     fix="compare the rows above (- expected, + actual) with the statements",
+)
+SQL_TEXT_INVALID = BicycleError.row(
+    "BIC-3204",
+    "{call}(…) has {count_text}\n{listing}",
+    cause=(
+        "An SQL text of a program, or a call of a table, names unknown tables, columns or options, "
+        "has wrong types, or needs a feature that is not supported. ``location`` is the call, and "
+        "``problems`` lists the problems with ``line``, ``column`` and ``text``."
+    ),
+    fix="correct the call; `bicycle plan` repeats the check",
 )
 
 

@@ -1,4 +1,4 @@
-"""An SQL file as a marked function for extraction.
+"""An SQL file as a marked function for extraction, and the session of a program.
 
 The module is imported by the program of the job, on workers too; the parser is imported only when
 the graph is built.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 from types import ModuleType
+from typing import Any
 
 from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
@@ -51,3 +52,19 @@ def _building(file: str) -> ModuleType:
         missing = error.name or "a library"
         raise SQL_LIBRARY_MISSING(file=file, missing=missing) from error
     return building
+
+
+def sql_session(env: StreamEnvironment, *, location: str) -> Any:
+    """Return the session of ``env.sql``, which the SDK finds as an entry point.
+
+    Args:
+        env: The environment.
+        location: File and line of the call, for errors.
+
+    Raises:
+        SQL_LIBRARY_MISSING: the parser is not installed.
+    """
+    _building(location)
+    from bicycle_runtime.tables.session import TableSession  # It imports the parser, too.
+
+    return TableSession(env)

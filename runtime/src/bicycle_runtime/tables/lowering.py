@@ -8,7 +8,7 @@ belongs to exactly these keys, aggregates and bounds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from bicycle_runtime.endpoints.sources import SourceKeys
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.catalog import Catalog, Table
+from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import (
     EventTime,
     LeastNumber,
@@ -62,13 +63,40 @@ class Lowering:
     ) -> None:
         self._env, self._catalog, self._names = env, catalog, names
         self._on_error = on_error
-        self._streams: dict[int, Any] = {}
+        self._streams: dict[int, tuple[Plan, Any]] = {}  # With its plan, whose id stays in use.
         self._windows: dict[int, Any] = {}
+        self._written: dict[int, Plan] = {}
         self._ids: set[str] = set()
+        self._ends: dict[str, list[Any]] = {}  # The vertices that write to a table.
+
+    def set_policy(self, on_error: OnError) -> None:
+        """Set the policy for records that fail in vertices that are added later."""
+        self._on_error = on_error
+
+    def has(self, plan: Plan) -> bool:
+        """Return whether a plan has a stream."""
+        return id(plan) in self._streams
+
+    def save(self) -> Any:
+        """Return the streams that exist, for ``restore``."""
+        return dict(self._streams), dict(self._windows), set(self._ids)
+
+    def restore(self, saved: Any) -> None:
+        """Forget the streams that were added after a ``save``."""
+        self._streams, self._windows, self._ids = saved
 
     def write(self, table: Table, plans: Sequence[Plan]) -> None:
-        """Write the rows of plans to a table."""
-        streams = [self._stream(self._decode_json(table, plan), table.name) for plan in plans]
+        """Write the rows of plans to a table; a second call has further plans.
+
+        The rows of all plans are written to one sink.
+        """
+        json = {column.name.text for column in table.stored_columns if column.type == "JSON"}
+        for plan in plans:
+            if id(plan) not in self._written:
+                self._written[id(plan)] = decode_json(plan, json)
+        streams = [self._stream(self._written[id(plan)], table.name) for plan in plans]
+        self._remove(self._ends.pop(table.name, []))
+        known = len(self._env.vertices)
         keys = self._catalog.sink(table, table.definition.name.at)
         assert keys is not None  # A wrong table is reported before.
         first, *others = streams
@@ -77,29 +105,40 @@ class Lowering:
             stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
         sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
         self._set(sink, table.name, "", f"INSERT INTO {table.name}")
+        self._ends[table.name] = self._env.vertices[known:]
 
     def collect(self, name: str, plan: Plan) -> None:
         """Collect the rows of a plan under a name."""
         self._set(self._stream(plan, name).collect(name), name, "", name)
 
-    def _decode_json(self, table: Table, plan: Plan) -> Plan:
-        """Return a plan whose JSON columns have values instead of texts."""
-        if not any(column.type == "JSON" for column in table.stored_columns):
-            return plan
-        values = tuple(
-            Expression("apply", json_value, col(column.field))
-            if column.type == "JSON"
-            else column.read()
-            for column in plan.columns
-        )
-        return Project(columns=plan.columns, time=plan.time, input=plan, values=values)
+    def _remove(self, vertices: Sequence[Any]) -> None:
+        ids = {id(vertex) for vertex in vertices}
+        self._env.vertices[:] = [each for each in self._env.vertices if id(each) not in ids]
+        self._env.edges[:] = [each for each in self._env.edges if id(each.target) not in ids]
+        self._ids -= {vertex.final_id for vertex in vertices}
+
+    def records(self, plan: Plan, owner: str, step: Any = None, kind: Any = None) -> Any:
+        """Return the stream of a plan.
+
+        Args:
+            plan: The plan.
+            owner: The beginning of the ids, unless the plan is that of a view.
+            step: A function that makes a record of each row, or None.
+            kind: The type of the records.
+        """
+        rows = self._stream(plan, owner)
+        if step is None:
+            return rows
+        found = self._set(rows.map(step), owner, "records", f"records of {owner}")
+        self._env.vertices[-1].output_type = kind
+        return found
 
     def _stream(self, plan: Plan, owner: str) -> Any:
         found = self._streams.get(id(plan))
         if found is None:
             owner = self._names.get(id(plan), owner)
-            found = self._streams[id(plan)] = self._lower(plan, owner)
-        return found
+            found = self._streams[id(plan)] = plan, self._lower(plan, owner)
+        return found[1]
 
     def _lower(self, plan: Plan, owner: str) -> Any:
         match plan:
@@ -139,10 +178,12 @@ class Lowering:
 
     def _scan(self, plan: Scan) -> Any:
         table = plan.table
-        keys = self._catalog.source(table, table.definition.name.at)
-        assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
-        stream = self._env.add_source(keys.source())
-        stream = self._set(stream, table.name, "source", f"FROM {table.name}")
+        stream = table.stream
+        if stream is None:
+            keys = self._catalog.source(table, table.definition.name.at)
+            assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
+            stream = self._env.add_source(keys.source())
+            stream = self._set(stream, table.name, "source", f"FROM {table.name}")
         rows = stream.map(_record(plan.columns, plan.values))
         rows = self._set(rows, table.name, "rows", f"columns of {table.name}")
         watermark = table.definition.watermark
@@ -164,8 +205,13 @@ class Lowering:
     def _window_results(self, plan: WindowAggregate, owner: str) -> Any:
         """Return the stream of a window, whose results and late rows may have readers."""
         if id(plan) not in self._windows:
-            self._windows[id(plan)] = self._aggregate(plan, owner)
-        return self._windows[id(plan)]
+            late = bool(plan.late_readers)
+            self._windows[id(plan)] = late, self._aggregate(plan, owner)
+        has_late, found = self._windows[id(plan)]
+        if plan.late_readers and not has_late:
+            problem = f"the window of {owner} has been read without late rows; read them first"
+            raise SqlProblem(0, problem)
+        return found
 
     def _aggregate(self, plan: WindowAggregate, owner: str) -> Any:
         keys = [
@@ -202,6 +248,19 @@ class Lowering:
         results = windowed.aggregate(*(functions or [Count()]))
         word = f"window-{_digest(plan)}"
         return self._set(results, owner, word, f"{plan.window.kind} {owner}")
+
+
+def decode_json(plan: Plan, names: Collection[str]) -> Plan:
+    """Return a plan of which some JSON columns have values instead of texts."""
+    if not names:
+        return plan
+    values = tuple(
+        Expression("apply", json_value, col(column.field))
+        if column.name in names
+        else column.read()
+        for column in plan.columns
+    )
+    return Project(columns=plan.columns, time=plan.time, input=plan, values=values)
 
 
 def _value(aggregate: AggregateCall) -> Expression:

@@ -174,6 +174,23 @@ class NameScope:
         return found[0]
 
 
+def inputs_of(plan: Plan) -> list[Plan]:
+    """Return the plans whose rows a node reads."""
+    found = [getattr(plan, name, None) for name in ("input", "left", "right")]
+    return [each for each in [*found, *getattr(plan, "inputs", ())] if each is not None]
+
+
+def name_nodes(plan: Plan, name: str, names: dict[int, str]) -> None:
+    """Name the nodes of a view by identity, down to tables and named nodes.
+
+    A query over the view may read the input of its projection instead.
+    """
+    if id(plan) not in names and inputs_of(plan):
+        names[id(plan)] = name
+        for each in inputs_of(plan):
+            name_nodes(each, name, names)
+
+
 # --- expressions ---------------------------------------------------------------------------------
 
 

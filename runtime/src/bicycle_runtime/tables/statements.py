@@ -107,11 +107,24 @@ class SetOption:
     value_at: int
 
 
-Statement = CreateTable | CreateView | Insert | SetOption
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """A query without a table for its rows."""
+
+    query: Query
 
 
-def read_statements(text: SqlText, checks: Checks) -> list[Statement]:
-    """Return the statements of a text; wrong ones are noted and left out."""
+Statement = CreateTable | CreateView | Insert | SetOption | Select
+
+
+def read_statements(text: SqlText, checks: Checks, *, has_queries: bool = False) -> list[Statement]:
+    """Return the statements of a text; wrong ones are noted and left out.
+
+    Args:
+        text: The text.
+        checks: Takes the problems.
+        has_queries: Whether a statement may be a query.
+    """
     found: list[Statement] = []
     try:
         cursors = split_statements(text)
@@ -120,16 +133,18 @@ def read_statements(text: SqlText, checks: Checks) -> list[Statement]:
         return found
     for cursor in cursors:
         try:
-            found.append(_statement(cursor))
+            found.append(_statement(cursor, has_queries=has_queries))
         except SqlProblem as problem:
             checks.note_position(text.position(problem.at), str(problem))
     return found
 
 
-def _statement(cursor: Cursor) -> Statement:
+def _statement(cursor: Cursor, *, has_queries: bool) -> Statement:
     token = cursor.peek()
     assert token is not None
     word, at = token.text.upper(), cursor.at
+    if has_queries and _is_query(cursor, 0):
+        return Select(query=parse_query(cursor))
     read = _STATEMENTS.get(word)
     if read is None:
         if word in _REJECTED:
