@@ -11,6 +11,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -260,10 +261,15 @@ def _fields(record_type: Any) -> tuple[Field, ...]:
 
 def _fields_of(record_type: Any) -> tuple[Field, ...]:
     try:
-        typing.get_type_hints(record_type)
-        info = msgspec.inspect.type_info(record_type)
+        return _read_fields(record_type)
     except (NameError, TypeError):  # a name that only its own module can resolve
         return ()
+
+
+@lru_cache(maxsize=64)
+def _read_fields(record_type: Any) -> tuple[Field, ...]:
+    typing.get_type_hints(record_type)
+    info = msgspec.inspect.type_info(record_type)
     if isinstance(info, StructType):
         is_told = info.tag is None and not info.array_like and not info.forbid_unknown_fields
         return info.fields if is_told and _keeps_names(info.fields) else ()

@@ -293,6 +293,11 @@ class Batch:
             ordinals=self.ordinals[start:end],
         )
 
+    def split(self) -> list[Batch]:
+        """Return the first and the second half of at least two records."""
+        half, count = len(self.values) // 2, len(self.values)
+        return [self.part(0, half), self.part(half, count)]
+
     def input_of(self, index: int) -> int:
         """Return the index of a record's input, or ``NO_INPUT``."""
         return self.ordinals[index] if self.ordinals else self.ordinal

@@ -21,7 +21,6 @@ from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.record_shapes import RecordShape, shape_of_form
 from bicycle_runtime.frames.rows import is_plain
-from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
@@ -113,13 +112,9 @@ def keep_shape(
     return None if problem else shape, problem
 
 
-def shape_of_batch(batch: Batch) -> RecordShape | None:
-    """Return the shape of a batch that is a frame, or None if it is unknown."""
-    if not isinstance(batch.values, Frame):
-        return None
-    if batch.shape is not None:
-        return batch.shape
-    form = batch.values.form
+def shape_of_frame(frame: Frame) -> RecordShape | None:
+    """Return the shape of the records of a frame, or None if their form is unknown."""
+    form = frame.form
     return None if form is None else _shape_of(form)
 
 

@@ -27,7 +27,7 @@ from bicycle_runtime.operators.functions.answers import (
     ColumnAnswer,
     Load,
     frame_of,
-    shape_of_batch,
+    shape_of_frame,
 )
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.metrics import Durations, MetricValues, grown_metrics
@@ -169,41 +169,53 @@ class Operator(ABC):
         if self.select is not None:
             batch = self.shown(batch)
             return [self.run(batch) if batch.values else batch]
-        answer = self._answer_for(batch)
-        if answer is None:
+        found = self._frame_and_answer(batch)
+        if found is None:
             return [self.run(batch)]
+        frame, answer = found
         if answer.because is not None or self._paused:
             self._paused = max(0, self._paused - 1)
             return [self.run(batch.as_records())]
-        return self._on_columns_or_records(batch, answer)
+        output = self._try_columns(batch, frame, answer)
+        if output is None:
+            return self._process_parts(batch, answer)
+        self._pause = 0
+        return [output]
 
     def shown(self, batch: Batch) -> Batch:
         """Return the part of a batch that the operator gets: some replays show less."""
         return batch if self.select is None else self.select(batch)
 
-    def _answer_for(self, batch: Batch) -> ColumnAnswer | None:
-        """Return the answer for a batch, or None if its records are no frame."""
+    def _frame_and_answer(self, batch: Batch) -> tuple[Frame, ColumnAnswer] | None:
+        """Return a batch as a frame and its answer, or None if there is no frame."""
         if self._asked is None:
             return None
-        shape = None
+        found: tuple[Frame, RecordShape | None] | None = None
         if isinstance(batch.values, Frame):
-            shape = shape_of_batch(batch)
-        elif self._begins_columns and (found := frame_of(batch.values)):
-            shape = found[1]
-        return None if shape is None else self._asked.for_shape(shape)
+            found = batch.values, batch.shape or shape_of_frame(batch.values)
+        elif self._begins_columns:
+            found = frame_of(batch.values)
+        if found is None or found[1] is None:
+            return None
+        return found[0], self._asked.for_shape(found[1])
 
-    def _on_columns_or_records(self, batch: Batch, answer: ColumnAnswer) -> list[Batch]:
-        """Return the output: on columns for as many records as possible.
+    def _process_parts(self, refused: Batch, answer: ColumnAnswer) -> list[Batch]:
+        """Return the output for a refused batch: on columns for as many records as possible.
 
-        A part that refuses columns is halved, down to a few records or until the attempts have cost
-        as much as records would.
+        It is halved, down to a few records or until the attempts have cost as much as records
+        would.
         """
+        size = len(refused.values)
+        if size < _SPLIT_MIN:
+            return [self.run(refused.as_records())]
         outputs: list[Batch] = []
-        parts, attempts = [batch], _ATTEMPTS_MAX * len(batch.values)
+        parts, attempts = refused.split(), (_ATTEMPTS_MAX - 1) * size
         is_refused = True
         while parts:
-            part = parts.pop()
-            output, size = self._try_columns(part, answer), len(part.values)
+            part = parts.pop(0)
+            found = self._frame_and_answer(part)
+            assert found is not None
+            output, size = self._try_columns(part, found[0], answer), len(part.values)
             if output is not None:
                 is_refused = False
                 outputs.append(output)
@@ -212,31 +224,27 @@ class Operator(ABC):
             if size < _SPLIT_MIN or attempts <= 0:
                 outputs.append(self.run(part.as_records()))
             else:
-                parts += [part.part(size // 2, size), part.part(0, size // 2)]
-        if len(batch.values) >= _SPLIT_MIN:
-            self._pause = min(2 * self._pause + 1, _PAUSE_MAX) if is_refused else 0
-            self._paused = self._pause
+                parts[:0] = part.split()
+        self._pause = min(2 * self._pause + 1, _PAUSE_MAX) if is_refused else 0
+        self._paused = self._pause
         return outputs
 
-    def _try_columns(self, batch: Batch, answer: ColumnAnswer) -> Batch | None:
+    def _try_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch | None:
         """Return the output on columns, counted, or None if the frame is refused."""
-        frame, started = batch.values, perf_counter_ns()
-        if not isinstance(frame, Frame):
-            found = frame_of(frame)
-            assert found is not None
-            frame = found[0]
+        started, count = perf_counter_ns(), frame.count
         try:
             output = self.on_columns(batch, frame, answer)
         except Refused:
             self.busy_ns += perf_counter_ns() - started
             return None
+        given = len(output.values)
         if isinstance(output.values, Frame):
             output.shape = answer.gives
-        self.took(perf_counter_ns() - started, frame.count)
-        self.records_in += frame.count
-        self.records_on_columns += frame.count
-        self.policy.total += frame.count
-        self.records_out += len(output.values)
+        self.records_in += count
+        self.records_on_columns += count
+        self.policy.total += count
+        self.records_out += given
+        self.took(perf_counter_ns() - started, count)
         return output
 
     def run(self, batch: Batch) -> Batch:
