@@ -13,6 +13,7 @@ same result for each record, or a refusal.
 from __future__ import annotations
 
 import operator
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
@@ -21,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 from bicycle_runtime.expressions.array_rules import compute_in_arrays
-from bicycle_runtime.expressions.nested import Elements, elements_of, regroup
+from bicycle_runtime.expressions.nested import elements_of, regroup
 from bicycle_runtime.frames.arrays import bool_array, numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import ArrowVector, Mask, Refused, TupleVector, Vector
@@ -29,6 +30,7 @@ from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 from bicycle_sdk.value_functions import ROWS
 
 _Result = TypeVar("_Result")
+_Split = tuple[Mask, Frame, Frame]  # which records fulfill a condition, these, and the others
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
 _COLLECTIONS = frozenset({tuple, frozenset, list, set})
@@ -74,7 +76,7 @@ def has_expression(function: object) -> bool:
 class ComputedColumns(Protocol):
     """Columns that something else computes, such as texts in SQL."""
 
-    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+    def vectors(self, inputs: Sequence[Expression], columns: Frame) -> Sequence[Vector]:
         """Return the values of each thing that it computes, for each record.
 
         Called once for each of them with the same records, which need not be computed again.
@@ -88,106 +90,72 @@ class ComputedColumns(Protocol):
         """
 
 
-class NotedColumns:
-    """Columns that cache computed values, so that equal expressions are computed once.
-
-    Args:
-        columns: The columns.
-        above: The columns that contain these, or None.
-        mask: Which of them.
-    """
-
-    __slots__ = ("__weakref__", "_above", "_known", "_mask", "_splits", "_sql", "count", "frame")
-
-    def __init__(
-        self, columns: Columns, above: NotedColumns | None = None, mask: Mask | None = None
-    ) -> None:
-        self.frame, self._above, self._mask = columns, above, mask
-        self._known: dict[int, Vector] = {}  # by the identity of an expression
-        self._splits: dict[int, tuple[Mask, NotedColumns, NotedColumns]] = {}
-        self._sql: Any = None
-        self.count: int = columns.count
-
-    def field(self, name: Any) -> Vector:
-        """Return a field of each."""
-        return self.frame.field(name)
-
-    def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of each record, with values of ``default`` where it is missing."""
-        return self.frame.field_or(name, default)
-
-    def element(self, variable: object) -> Vector:
-        """Return the items that a comprehension goes through."""
-        if not isinstance(self.frame, Elements):
-            raise Refused
-        return self.frame.element(variable)
-
-    def take(self, mask: Mask) -> NotedColumns:
-        """Return some of them."""
-        return NotedColumns(self.frame.take(mask), self, mask)
-
-    def value_of(self, expression: Expression) -> Vector:
-        """Return the value of an expression for each record."""
-        found = self._find(expression)
-        if found is None:
-            found = self._known[id(expression)] = _evaluate(expression, self)
-        return found
-
-    def split(self, condition: Expression) -> tuple[Mask, NotedColumns, NotedColumns]:
-        """Return a mask of the records that fulfill a condition, these, and the others."""
-        found = self._splits.get(id(condition))
-        if found is None:
-            mask = mask_of(evaluate(condition, self))
-            if mask.count == self.count or not mask.count:
-                found = mask, self, self
-            else:
-                found = mask, self.take(mask), self.take(mask.others())
-            self._splits[id(condition)] = found
-        return found
-
-    def sql(self) -> Any:
-        """Return these as ``SqlRows``, on which SQL expressions are computed."""
-        if self._sql is None:
-            # It imports pyarrow, which is slow and which jobs without SQL do not need.
-            from bicycle_runtime.expressions.sql.computing import SqlRows
-
-            self._sql = SqlRows(lambda source: evaluate(source, self.frame), self.count)
-        return self._sql
-
-    def _find(self, expression: Expression) -> Vector | None:
-        found = self._known.get(id(expression))
-        if found is None and self._above is not None and self._mask is not None:
-            whole = self._above._find(expression)
-            if whole is not None:
-                found = self._known[id(expression)] = whole.take(self._mask)
-        return found
-
-
-Columns = Frame | NotedColumns | Elements
-
-
-def noted(columns: Columns) -> NotedColumns:
-    """Return columns that cache computed values."""
-    return columns if isinstance(columns, NotedColumns) else NotedColumns(columns)
-
-
-def evaluate(expression: Expression, columns: Columns) -> Vector:
-    """Return the value of an expression for each record.
+def evaluate(expression: Expression, frame: Frame) -> Vector:
+    """Return the value of an expression for each record, computed once for each frame.
 
     Raises:
         Refused: it must be asked record by record.
     """
-    if isinstance(columns, NotedColumns) and expression.operation not in _AT_HAND:
-        return columns.value_of(expression)
-    return _evaluate(expression, columns)
+    if expression.operation in _AT_HAND:
+        return _evaluate(expression, frame)
+    found = _find_note(expression, frame)
+    if found is None:
+        found = _evaluate(expression, frame)
+        frame.notes[id(expression)] = expression, found
+    return found
 
 
-def _evaluate(expression: Expression, columns: Columns) -> Vector:
+def _find_note(expression: Expression, frame: Frame) -> Vector | None:
+    """Return a value that is known for a frame, or for the frame above it."""
+    found: tuple[Expression, Vector] | None = frame.notes.get(id(expression))
+    if found is not None or frame.above is None:
+        return found and found[1]
+    above, mask = frame.above[0](), frame.above[1]
+    whole = None if above is None else _find_note(expression, above)
+    if whole is None:
+        return None
+    value = whole.take(mask)
+    frame.notes[id(expression)] = expression, value
+    return value
+
+
+def split(condition: Expression, frame: Frame) -> _Split:
+    """Return a mask of the records that fulfill a condition, these, and the others."""
+    known: tuple[Expression, _Split] | None = frame.notes.get((id(condition), "split"))
+    if known is not None:
+        return known[1]
+    mask = mask_of(evaluate(condition, frame))
+    if mask.count == frame.count or not mask.count:
+        return mask, frame, frame
+    found = mask, frame.part(mask), frame.part(mask.others())
+    frame.notes[id(condition), "split"] = condition, found
+    return found
+
+
+def sql_rows(frame: Frame) -> Any:
+    """Return a frame as ``SqlRows``, on which SQL expressions are computed."""
+    found = frame.notes.get("sql")
+    if found is None:
+        # It imports pyarrow, which is slow and which jobs without SQL do not need.
+        from bicycle_runtime.expressions.sql.computing import SqlRows
+
+        held = weakref.ref(frame)  # Its own notes must not keep it.
+
+        def read(source: Expression) -> Vector:
+            records = held()
+            assert records is not None
+            return evaluate(source, records)
+
+        found = frame.notes["sql"] = SqlRows(read, frame.count)
+    return found
+
+
+def _evaluate(expression: Expression, columns: Frame) -> Vector:
     special = _SPECIAL.get(expression.operation)
     if special is not None:
         return special(expression.arguments, columns)
     if expression.operation.startswith("sql."):
-        column, errors = noted(columns).sql().array(expression)
+        column, errors = sql_rows(columns).array(expression)
         if errors:
             raise Refused
         return ArrowVector(column)
@@ -278,11 +246,11 @@ def _are_null(value: Vector) -> Vector:
     return Vector(value.count, None, np.array(nulls, np.bool_))
 
 
-def _tuple(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _tuple(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     return TupleVector(columns.count, [evaluate(one, columns) for one in arguments])
 
 
-def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _given_value(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return a value that is valid while an outside name is unchanged."""
     is_same, value = arguments
     if not is_same():
@@ -290,15 +258,14 @@ def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return evaluate(value, columns)
 
 
-def _with_checks(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _with_checks(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return a value if another one can be computed; common parts are computed once."""
     other, value = arguments
-    columns = noted(columns)
     evaluate(other, columns)
     return evaluate(value, columns)
 
 
-def _apply(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _apply(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     function, *parts = arguments
     if function is operator.not_:
         return Vector(columns.count, None, ~mask_of(evaluate(parts[0], columns)).array)
@@ -321,7 +288,7 @@ def _are_in(container: Vector, value: Vector) -> Vector:
     return _by_items(operator.contains, [container, value], value.count)
 
 
-def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _convert(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return values of accepted types as they are, others converted by a function.
 
     Where no function is given, other types are for records.
@@ -338,23 +305,23 @@ def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:
         raise Refused from error
 
 
-def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _by_others(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     computer, index, *inputs = arguments
     vector: Vector = computer.vectors(inputs, columns)[index]
     return vector
 
 
-def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _choose(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     return choose(arguments, columns, evaluate, merge_vectors)
 
 
 def choose(
-    arguments: tuple[Any, ...], columns: Columns, compute: Callable[[Any, Columns], _Result],
+    arguments: tuple[Any, ...], columns: Frame, compute: Callable[[Any, Frame], _Result],
     merge: Callable[[Mask, _Result, _Result], _Result],
 ) -> _Result:  # fmt: skip
     """Return one of two results per record, each computed only for its records."""
     condition, first, second = arguments
-    mask, ones, others = noted(columns).split(condition)
+    mask, ones, others = split(condition, columns)
     if mask.count == columns.count:
         return compute(first, ones)
     if not mask.count:
@@ -380,7 +347,7 @@ def merge_vectors(mask: Mask, first: Vector, second: Vector) -> Vector:
     return Vector(count, [next(rest[0] if is_first else rest[1]) for is_first in mask.listed])
 
 
-def _item(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _item(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     base, index = (evaluate(one, columns) for one in arguments)
     if isinstance(base, TupleVector):
         if not index.is_constant or type(index.value) is not int:
@@ -397,7 +364,7 @@ def _item(arguments: tuple[Any, ...], columns: Columns) -> Vector:
         raise Refused from error
 
 
-def _slice(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _slice(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     base, *bounds = (evaluate(one, columns) for one in arguments)
     if not base.kinds <= _SLICED or not all(bound.kinds <= _PLAIN for bound in bounds):
         raise Refused
@@ -411,7 +378,7 @@ def _slice(arguments: tuple[Any, ...], columns: Columns) -> Vector:
         raise Refused from error
 
 
-def _unpack(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _unpack(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return sequences that all have a given length."""
     source, length = arguments
     found = evaluate(source, columns)
@@ -422,30 +389,24 @@ def _unpack(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return found
 
 
-def _list(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _list(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return a new list for each record: a function may change the list of one."""
     parts = [evaluate(one, columns).each() for one in arguments]
     rows = zip(*parts, strict=True) if parts else [()] * columns.count
     return Vector(columns.count, list(map(list, rows)), kinds=frozenset({list}))
 
 
-def _each(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _each(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return the list of a comprehension for each record."""
-    elements, body = open_elements(arguments, columns)
+    source, variable, body = arguments
+    elements, rows = elements_of(evaluate(source, columns), variable, columns)
     if not elements.count:
         return _list((), columns)
-    return regroup(evaluate(body, noted(elements)), elements.rows, columns.count, SKIPPED_TYPE)
-
-
-def open_elements(arguments: tuple[Any, ...], columns: Columns) -> tuple[Elements, Expression]:
-    """Return the items that a comprehension goes through, and the expression for each."""
-    source, variable, body = arguments
-    columns = noted(columns)
-    return elements_of(evaluate(source, columns), variable, columns, columns.element), body
+    return regroup(evaluate(body, elements), rows, columns.count, SKIPPED_TYPE)
 
 
 # Functions with more than values as input.
-_SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
+_SPECIAL: dict[str, Callable[[tuple[Any, ...], Frame], Vector]] = {
     "field": lambda arguments, columns: columns.field(arguments[0]),
     "field_or": lambda arguments, columns: columns.field_or(
         arguments[0], evaluate(arguments[1], columns)
@@ -459,7 +420,7 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "unpacked": _unpack,
     "slice": _slice,
     "each": _each,
-    "element": lambda arguments, columns: noted(columns).element(arguments[0]),
+    "element": lambda arguments, columns: columns.field(arguments[0]),
     "item": _item,
     "given": _given_value,
     "checked": _with_checks,

@@ -8,38 +8,34 @@ from typing import Any
 from bicycle_runtime.expressions.evaluation import (
     SKIPPED,
     SKIPPED_TYPE,
-    Columns,
     choose,
     evaluate,
     merge_vectors,
-    noted,
-    open_elements,
+    split,
 )
+from bicycle_runtime.expressions.nested import elements_of
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import Expression
 
 
-def mapped(expression: Expression, frame: Columns) -> Frame:
+def mapped(expression: Expression, frame: Frame) -> Frame:
     """Return the records that a map makes of others.
 
     Raises:
         Refused: they must be made one by one.
     """
-    frame = noted(frame)
     expression = _pass_checks(expression, frame)
     arguments = expression.arguments
     match expression.operation:
         case "if":
             return choose(arguments, frame, mapped, _interleave)
-        case "itself" if isinstance(frame.frame, Frame):
-            return frame.frame
+        case "itself" if frame.has_records:
+            return frame
         case "updated":
             names, *values = arguments
-            return _update_records(
-                frame.frame, dict(zip(names, _values(values, frame), strict=True))
-            )
+            return _update_records(frame, dict(zip(names, _values(values, frame), strict=True)))
         case "record":
             kind: type = dict
             names, *values = arguments
@@ -50,27 +46,24 @@ def mapped(expression: Expression, frame: Columns) -> Frame:
     return Frame.of(RecordForm(kind, tuple(names)), _values(values, frame), frame.count)
 
 
-def flat_mapped(expression: Expression, frame: Columns) -> tuple[Frame, Any]:
+def flat_mapped(expression: Expression, frame: Frame) -> tuple[Frame, Any]:
     """Return the records of a flat map, and the index of the input of each.
 
     Raises:
         Refused: they must be made one by one.
     """
-    frame = noted(frame)
     expression = _pass_checks(expression, frame)
-    match expression.operation:
-        case "each":
-            elements, body = open_elements(expression.arguments, frame)
-        case _:
-            variable = object()
-            body = Expression("element", variable)
-            elements, _ = open_elements((expression, variable, body), frame)
-    kept, rows = noted(elements), elements.rows
+    if expression.operation == "each":
+        source, variable, body = expression.arguments
+    else:
+        source, variable = expression, object()
+        body = Expression("element", variable)
+    kept, rows = elements_of(evaluate(source, frame), variable, frame)
     while kept.count and body.operation == "if":
         condition, first, second = body.arguments
         if first is not SKIPPED and second is not SKIPPED:
             break
-        mask, ones, others = kept.split(condition)
+        mask, ones, others = split(condition, kept)
         body, kept = (second, others) if first is SKIPPED else (first, ones)
         rows = rows[~mask.array if first is SKIPPED else mask.array]
     if not len(rows):
@@ -81,7 +74,7 @@ def flat_mapped(expression: Expression, frame: Columns) -> tuple[Frame, Any]:
     return made, rows
 
 
-def _pass_checks(expression: Expression, frame: Columns) -> Expression:
+def _pass_checks(expression: Expression, frame: Frame) -> Expression:
     """Return the result of an expression whose outer names and checks hold.
 
     Raises:
@@ -97,7 +90,7 @@ def _pass_checks(expression: Expression, frame: Columns) -> Expression:
     return expression
 
 
-def _values(values: list[Expression], frame: Columns) -> list[Vector]:
+def _values(values: list[Expression], frame: Frame) -> list[Vector]:
     return [evaluate(value, frame) for value in values]
 
 
@@ -109,10 +102,10 @@ def _frame_of(found: Vector) -> Frame:
     return Frame.of(RecordForm(None, (None,)), [found], found.count)
 
 
-def _update_records(frame: Columns, columns: Mapping[str, Vector]) -> Frame:
+def _update_records(frame: Frame, columns: Mapping[str, Vector]) -> Frame:
     """Return new dicts with the fields of others and some more."""
-    form = frame.form if isinstance(frame, Frame) else None
-    if not isinstance(frame, Frame) or (form is not None and form.kind is not dict):
+    form = frame.form
+    if not frame.has_records or (form is not None and form.kind is not dict):
         raise Refused
     if form is None:
         return _update_one_by_one(frame, columns)

@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bicycle_runtime.frames.arrays import numpy
-from bicycle_runtime.frames.vectors import Mask, Refused, Vector
-
-if TYPE_CHECKING:  # It would make the chain of imports longer.
-    from bicycle_runtime.expressions.evaluation import Columns
+from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.vectors import Refused, Vector
 
 _ITERATED = frozenset({list, tuple})
-_ABSENT = object()
 
 
-class Elements:
-    """The items of a list of each record, one after another.
-
-    Args:
-        variable: The name of an item in the expression.
-        items: The items.
-        rows: By item, the index of its record, as an array.
-        outer: The columns of the records.
-        outer_element: Returns the items of an outer comprehension, by its variable.
-    """
-
-    def __init__(
-        self, variable: object, items: Vector, rows: Any, *, outer: Columns,
-        outer_element: Callable[[object], Vector],
-    ) -> None:  # fmt: skip
-        self.count = items.count
-        self.rows = rows
-        self._variable, self._items = variable, items
-        self._outer, self._outer_element = outer, outer_element
-
-    def element(self, variable: object) -> Vector:
-        """Return the items of this comprehension, or of an outer one."""
-        if variable is self._variable:
-            return self._items
-        return self._outer_element(variable).pick(self.rows)
-
-    def field(self, name: Any) -> Vector:
-        """Return a field of the record of each item."""
-        return self._outer.field(name).pick(self.rows)
-
-    def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of the record of each item, ``default`` where it is missing."""
-        absent = Vector.constant(_ABSENT, self._outer.count)
-        found = self._outer.field_or(name, absent).pick(self.rows)
-        pairs = zip(found.each(), default.each(), strict=True)
-        return Vector(self.count, [other if item is _ABSENT else item for item, other in pairs])
-
-    def take(self, mask: Mask) -> Elements:
-        """Return some of the items."""
-        return Elements(
-            self._variable, self._items.take(mask), self.rows[mask.array], outer=self._outer,
-            outer_element=self._outer_element,
-        )  # fmt: skip
-
-
-def elements_of(
-    lists: Vector, variable: object, outer: Columns, outer_element: Callable[[object], Vector]
-) -> Elements:
-    """Return the items of lists.
+def elements_of(lists: Vector, variable: object, outer: Frame) -> tuple[Frame, Any]:
+    """Return the items of lists as a frame, and the index of the record of each.
 
     Args:
         lists: A list or tuple of each record.
-        variable: The name of an item in the expression.
-        outer: The columns of the records.
-        outer_element: Returns the items of an outer comprehension, by its variable.
+        variable: The name of an item in the expression; it is the field of the items.
+        outer: The records.
 
     Raises:
         Refused: a value is neither a list nor a tuple.
@@ -80,8 +28,7 @@ def elements_of(
     np, values = numpy(), lists.items
     items = list(chain.from_iterable(values))
     rows = np.repeat(np.arange(outer.count), np.fromiter(map(len, values), np.int64, outer.count))
-    vector = Vector(len(items), items)
-    return Elements(variable, vector, rows, outer=outer, outer_element=outer_element)
+    return outer.repeat(rows, {variable: Vector(len(items), items)}), rows
 
 
 def regroup(results: Vector, rows: Any, count: int, skipped: type) -> Vector:

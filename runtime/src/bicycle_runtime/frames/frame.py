@@ -10,6 +10,7 @@ or other frames.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
@@ -93,9 +94,15 @@ class Frame(Sequence[Any]):
         vectors: The known fields, by name. A frame without an origin has all of them.
         form: The form of the records; None if the origin knows it, or nobody.
         origin: The origin of other fields.
+
+    ``notes`` has values that were computed from the fields, by what computed them. A part of a
+    frame finds them by ``above``: the frame, and the mask of the part.
     """
 
-    __slots__ = ("__weakref__", "_form", "_origin", "_parent", "_records", "_vectors", "count")
+    __slots__ = (
+        "__weakref__", "_form", "_origin", "_parent", "_records", "_vectors", "above", "count",
+        "notes",
+    )  # fmt: skip
     count: int  # type: ignore[assignment]  # as of vectors and masks; no code counts equal records
 
     def __init__(
@@ -107,6 +114,8 @@ class Frame(Sequence[Any]):
         self._form, self._origin = form, origin
         self._records: list[Any] | None = None
         self._parent: tuple[Frame, Mask] | None = None
+        self.notes: dict[Any, Any] = {}
+        self.above: tuple[weakref.ref[Frame], Mask] | None = None
 
     @classmethod
     def of(cls, form: RecordForm, columns: Sequence[Vector], count: int) -> Frame:
@@ -145,6 +154,11 @@ class Frame(Sequence[Any]):
             else:
                 self._records = self._create()
         return self._records
+
+    @property
+    def has_records(self) -> bool:
+        """True if there are records, and not only fields of them."""
+        return not isinstance(self._origin, _Repeated)
 
     def __len__(self) -> int:
         return self.count
@@ -223,6 +237,19 @@ class Frame(Sequence[Any]):
         if origin is not None:  # Records of several masks are created once.
             found._parent = self, mask
         return found
+
+    def part(self, mask: Mask) -> Frame:
+        """Return the records of a mask; they find the notes of this frame by ``above``."""
+        found = self.take(mask)
+        found.above = weakref.ref(self), mask
+        return found
+
+    def repeat(self, rows: Any, vectors: Mapping[Any, Vector]) -> Frame:
+        """Return the fields of records at some indexes, and further vectors.
+
+        The result is no sequence of records: it has only fields.
+        """
+        return Frame(len(rows), vectors, origin=_Repeated(self, rows))
 
     def copy(self) -> Frame | None:
         """Return a copy whose records may be changed, or None if objects are the records."""
@@ -303,6 +330,30 @@ class _Joined:
         return list(chain.from_iterable(frame._create() for frame in self.frames))
 
 
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """The fields of a frame at some indexes, which may repeat; there are no records."""
+
+    frame: Frame
+    rows: Any
+
+    def form(self) -> None:
+        return None
+
+    def vector(self, name: Any) -> Vector | None:
+        found = self.frame.find(name)
+        return None if found is None else found.pick(self.rows)
+
+    def take(self, mask: Mask) -> _Repeated:
+        return _Repeated(self.frame, self.rows[mask.array])
+
+    def written(self) -> None:
+        return None
+
+    def create(self) -> list[Any]:
+        raise Refused
+
+
 def joined(several: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """Return the records of several sequences: in a frame if all have one form."""
     frames = [records for records in several if isinstance(records, Frame)]
@@ -321,4 +372,5 @@ def separated_vector(vector: Vector) -> Vector:
     return Vector(vector.count, list(map(separate, vector.each())), kinds=vector.kinds)
 
 
-_Origin = FieldRows | _Copied | _Joined  # of the fields of a frame that were not read yet
+# Of the fields of a frame that were not read yet.
+_Origin = FieldRows | _Copied | _Joined | _Repeated

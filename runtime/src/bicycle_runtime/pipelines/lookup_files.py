@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.endpoints.field_functions import expression_of, field_of
-from bicycle_runtime.expressions.evaluation import Columns, HasExpression, evaluate
+from bicycle_runtime.expressions.evaluation import HasExpression, evaluate
 from bicycle_runtime.frames.arrays import numpy
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused, Vector
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.pipelines.operator_keys import Enrich
@@ -71,7 +72,7 @@ class _WithFile(ABC):
     def _row_of(self, value: Any) -> dict[str, Any] | None:
         return self._load().get(_key_text(field_of(value, self.spec.key)))
 
-    def _rows_on_columns(self, inputs: Sequence[Expression], columns: Columns) -> list[Any]:
+    def _rows_on_columns(self, inputs: Sequence[Expression], columns: Frame) -> list[Any]:
         """Return the row for each record, None if the file has no row.
 
         Raises:
@@ -102,7 +103,7 @@ class FoundInFile(_WithFile, HasExpression):
     def expression(self) -> Expression:
         return self._column(0)
 
-    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+    def vectors(self, inputs: Sequence[Expression], columns: Frame) -> Sequence[Vector]:
         """Return it as a column; see ``ComputedColumns``."""
         rows = self._rows_on_columns(inputs, columns)
         found = numpy().array([row is not None for row in rows], numpy().bool_)
@@ -128,7 +129,7 @@ class CompletedOnColumns(CompletedFromFile, HasExpression):
     def __init__(self, spec: Enrich, names: Sequence[str]) -> None:
         super().__init__(spec)
         self.names = tuple(names)
-        self._last: tuple[weakref.ref[Columns], list[Vector]] | None = None
+        self._last: tuple[weakref.ref[Frame], list[Vector]] | None = None
 
     def __reduce__(self) -> Any:
         return type(self), (self.spec, self.names)
@@ -138,7 +139,7 @@ class CompletedOnColumns(CompletedFromFile, HasExpression):
         values = {**{name: col(name) for name in self.names}, **added}
         return Expression("record", tuple(values), *values.values())
 
-    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+    def vectors(self, inputs: Sequence[Expression], columns: Frame) -> Sequence[Vector]:
         """Return the added fields as columns; see ``ComputedColumns``."""
         if self._last is None or self._last[0]() is not columns:
             rows = self._rows_on_columns(inputs, columns)

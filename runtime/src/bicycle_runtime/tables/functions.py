@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, noted
+from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, sql_rows
 from bicycle_runtime.expressions.sql.steps import (
     CompiledExpressions,
     ComputedFields,
@@ -52,11 +52,11 @@ class _TableStep:
             return [ExpressionFailedError(str(cause) or type(cause).__name__)]
 
     def _compute(self, records: Sequence[Any]) -> list[Any]:
-        columns, found = noted(_frame_of(records)), []
+        columns, found = _frame_of(records), []
         errors: dict[int, str] = {}
         for value in self.compiled.trees:
             if value.operation.startswith("sql."):
-                computed = columns.sql().array(value)
+                computed = sql_rows(columns).array(value)
                 errors = {**computed.errors, **errors}
                 found.append(computed.column.to_pylist())
             else:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.expressions.evaluation import HasExpression, noted
+from bicycle_runtime.expressions.evaluation import HasExpression, sql_rows
 from bicycle_runtime.frames.frame import Frame
 from bicycle_sdk.expressions import Expression, col
 
@@ -45,8 +45,8 @@ class _Computed(HasExpression):
 
     def results(self, records: Sequence[Any]) -> list[Any]:
         """Return for each record the tuple of results, or the exception that it leads to."""
-        frame, names = noted(Frame.of_dicts(list(records))), self.compiled.names
-        found = [frame.sql().array(tree) for tree in self.compiled.trees]
+        frame, names = Frame.of_dicts(list(records)), self.compiled.names
+        found = [sql_rows(frame).array(tree) for tree in self.compiled.trees]
         results: list[Any] = list(zip(*(each.column.to_pylist() for each in found), strict=True))
         for name, each in reversed(list(zip(names, found, strict=True))):
             for at, error in each.errors.items():

@@ -200,7 +200,7 @@ class Operator(ABC):
         return found[0], self._asked.for_shape(found[1])
 
     def _process_parts(self, refused: Batch, answer: ColumnAnswer) -> list[Batch]:
-        """Return the output for a refused batch: on columns for as many records as possible.
+        """Return the output for a refused batch, on columns where possible.
 
         It is halved, down to a few records or until the attempts have cost as much as records
         would.

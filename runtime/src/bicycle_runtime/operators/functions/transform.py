@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
 from bicycle_runtime.base.user_code import is_async, users_error
-from bicycle_runtime.expressions.evaluation import evaluate, mask_of, noted
+from bicycle_runtime.expressions.evaluation import evaluate, mask_of
 from bicycle_runtime.expressions.map_shapes import Shaped, flat_mapped_shape, mapped_shape
 from bicycle_runtime.expressions.mapping import flat_mapped, mapped
 from bicycle_runtime.frames.arrays import numpy
@@ -136,7 +136,7 @@ class FilterOperator(_FunctionOperator):
 
     def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
         assert answer.value is not None
-        mask = mask_of(evaluate(answer.value, noted(frame)))
+        mask = mask_of(evaluate(answer.value, frame))
         if mask.count == frame.count:
             return Batch(batch.values, batch.lineage)
         rows = numpy().flatnonzero(mask.array)
@@ -253,7 +253,7 @@ class KeyByOperator(_FunctionOperator):
 
     def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
         assert answer.value is not None
-        found = evaluate(answer.value, noted(frame))
+        found = evaluate(answer.value, frame)
         if self.hands_on_keys and frame is batch.values:
             column = key_column(found)
             if column is None:
