@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, compress, repeat
 from typing import Any, Protocol
 
 from bicycle_runtime.contract import Headers, Raw
@@ -274,29 +274,29 @@ class Batch:
     ordinals: Sequence[int] = ()
     shape: RecordShape | None = None
 
-    def part(self, start: int, end: int) -> Batch:
-        """Return the records from ``start`` to before ``end``."""
-        rows = numpy().arange(start, end)
-        values, keys = self.values, self.keys
-        if isinstance(values, Frame):
-            chosen = numpy().zeros(values.count, numpy().bool_)
-            chosen[start:end] = True
-            values = values.take(Mask(chosen))
-        else:
-            values = values[start:end]
+    def take(self, mask: Mask) -> Batch:
+        """Return the records of a mask."""
+        rows, keys, groups = numpy().flatnonzero(mask.array), self.keys, self.groups
+        values: Sequence[Any] = (
+            self.values.take(mask)
+            if isinstance(self.values, Frame)
+            else list(compress(self.values, mask.listed))
+        )
+        if isinstance(keys, Keys):
+            keys = keys.take(rows)
         return replace(
             self,
             values=values,
-            lineage=PickLineage(self.lineage, lambda: range(start, end), rows),
-            groups=None if self.groups is None else self.groups[start:end],
-            keys=keys.take(rows) if isinstance(keys, Keys) else keys and keys[start:end],
-            ordinals=self.ordinals[start:end],
+            lineage=PickLineage(self.lineage, rows.tolist, rows),
+            groups=groups and type(groups)(compress(groups, mask.listed)),
+            keys=list(compress(keys, mask.listed)) if isinstance(keys, list) else keys,
+            ordinals=list(compress(self.ordinals, mask.listed)),
         )
 
     def split(self) -> list[Batch]:
         """Return the first and the second half of at least two records."""
-        half, count = len(self.values) // 2, len(self.values)
-        return [self.part(0, half), self.part(half, count)]
+        first = Mask(numpy().arange(len(self.values)) < len(self.values) // 2)
+        return [self.take(first), self.take(first.others())]
 
     def input_of(self, index: int) -> int:
         """Return the index of a record's input, or ``NO_INPUT``."""

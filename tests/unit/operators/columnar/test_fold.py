@@ -187,10 +187,9 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
     merge = ColumnMerge(columns, step_ms=10)
     for key in ("sensor", "code"):
         folded = fold.ColumnFold(columns, plan.assigner, group_count=128)
-        frame = records
-        times = frame.field("at").numbers
-        assigned = folded.assign(key_column(frame.field(key)), times, frame, least_open=-(10**6))
-        assert folded.add(assigned, {})
+        starts, inside = folded.starts(records.field("at").numbers)
+        assert inside is None
+        assert folded.add(key_column(records.field(key)), starts, {})
         for group, block in folded.take():
             merge.add(group, open_block(seal_block(block)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.frames.arrays import (
@@ -30,7 +30,7 @@ from bicycle_runtime.frames.keys import (
     packed_keys,
     values_array,
 )
-from bicycle_runtime.frames.vectors import Mask, Refused, Vector
+from bicycle_runtime.frames.vectors import Mask, Vector
 from bicycle_runtime.operators.columnar.field_columns import (
     FieldColumn,
     FoldedForm,
@@ -82,15 +82,6 @@ class ColumnPartials:
     columns: list[PackedFolded]
 
 
-class KeyedFrame(NamedTuple):
-    """Records by key and by slice or time; ``inside`` selects records in a window."""
-
-    keys: Keys
-    slice_starts: Any
-    frame: Frame
-    inside: Mask | None
-
-
 class ColumnFold:
     """Folds the records of an epoch.
 
@@ -135,37 +126,17 @@ class ColumnFold:
         """Return whether the folded contents should be sent now."""
         return self._count >= _ROWS_MAX
 
-    def assign(self, keys: Keys, times: Any, frame: Frame, *, least_open: int) -> KeyedFrame | None:
-        """Return records with their slices or times, or None if no record is in a window.
+    def starts(self, times: Any) -> tuple[Any, Mask | None]:
+        """Return the starts of slices of the times in windows, and a mask unless all are.
 
-        Args:
-            keys: Of each record.
-            times: Of each, as an array of ints.
-            frame: The records, at least one.
-            least_open: The least place of a record whose window is certainly open: the start of its
-                slice, or its own time where it opens a session.
-
-        Raises:
-            Refused: they must be folded one by one: a window may be closed, or keys have another
-                type than earlier ones.
+        For sessions, these are the times.
         """
-        slice_starts, inside = times, None
-        if self._slices is not None:
-            slice_starts, is_inside = self._slices.starts_in_windows(times)
-            if is_inside is not None and not is_inside.all():
-                inside = Mask(is_inside)
-                if not inside.count:
-                    return None
-                keys, frame, slice_starts = (
-                    keys.take(numpy().flatnonzero(is_inside)),
-                    frame.take(inside),
-                    slice_starts[is_inside],
-                )
-        if slice_starts.min() < least_open:
-            raise Refused
-        if self._keys and not self._keys[0].is_like(keys):
-            raise Refused
-        return KeyedFrame(keys, slice_starts, frame, inside)
+        if self._slices is None:
+            return times, None
+        starts, is_inside = self._slices.starts_in_windows(times)
+        if is_inside is None or is_inside.all():
+            return starts, None
+        return starts[is_inside], Mask(is_inside)
 
     def read(self, frame: Frame) -> dict[int, Vector]:
         """Return the values of selectors by the position of their first aggregate.
@@ -179,29 +150,34 @@ class ColumnFold:
             if column.selects is not None and column.value is not None
         }
 
-    def add(self, assigned: KeyedFrame, values: Mapping[int, Vector]) -> bool:
+    def takes(self, keys: Keys) -> bool:
+        """Return whether keys have the type of earlier ones."""
+        return not self._keys or self._keys[0].is_like(keys)
+
+    def add(self, keys: Keys, starts: Any, values: Mapping[int, Vector]) -> bool:
         """Add records; return whether columns could fold them.
 
         The caller must fold the records one by one if an int or a sum may need more than 64 bits,
         or if values have a type that columns do not fold.
 
         Args:
-            assigned: The records.
+            keys: Of each record.
+            starts: Of the slice of each record, or its time if it opens a session.
             values: Results of selectors, by the index of their first aggregate.
         """
-        frame, selected = assigned.frame, self._select(values)
+        count, selected = len(keys), self._select(values)
         if selected is None:
             return False
-        total_max = self._total_max + frame.count * max(
+        total_max = self._total_max + count * max(
             (one.magnitude() for one in selected.values() if one.kind == "int"), default=0
         )
         if total_max > TOTAL_MAX:
             return False
         self._total_max = total_max
-        self._keys.append(assigned.keys)
-        self._slice_starts.append(assigned.slice_starts)
+        self._keys.append(keys)
+        self._slice_starts.append(starts)
         self._held.append(selected)
-        self._count += frame.count
+        self._count += count
         return True
 
     def take(self) -> list[tuple[int, ColumnPartials | Partials]]:

@@ -13,7 +13,6 @@ from bicycle_runtime.base.user_code import is_async, users_error
 from bicycle_runtime.expressions.evaluation import evaluate, mask_of
 from bicycle_runtime.expressions.map_shapes import Shaped, flat_mapped_shape, mapped_shape
 from bicycle_runtime.expressions.mapping import flat_mapped, mapped
-from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.keys import key_column
 from bicycle_runtime.frames.record_shapes import RecordShape
@@ -137,12 +136,8 @@ class FilterOperator(_FunctionOperator):
     def on_columns(self, batch: Batch, frame: Frame, answer: ColumnAnswer) -> Batch:
         assert answer.value is not None
         mask = mask_of(evaluate(answer.value, frame))
-        if mask.count == frame.count:
-            return Batch(batch.values, batch.lineage)
-        rows = numpy().flatnonzero(mask.array)
-        is_frame = frame is batch.values
-        values = frame.take(mask) if is_frame else list(compress(batch.values, mask.listed))
-        return Batch(values, PickLineage(batch.lineage, rows.tolist, rows))
+        kept = batch if mask.count == frame.count else batch.take(mask)
+        return Batch(kept.values, kept.lineage)
 
 
 class FlatMapOperator(MapOperator):

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.keys import Keys
 from bicycle_runtime.frames.record_shapes import RecordShape
-from bicycle_runtime.frames.vectors import Mask, Refused, Vector
+from bicycle_runtime.frames.vectors import Refused, Vector
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, time_array
 from bicycle_runtime.operators.columnar.field_columns import field_columns, fold_problem
 from bicycle_runtime.operators.columnar.fold import ColumnFold
@@ -106,21 +105,31 @@ class CombineOperator(Operator, Timed):
         times = time_array(batch.lineage)
         if times is None or not isinstance(batch.keys, Keys):
             raise Refused
-        fold = self._fold()
-        least_open = self._placement.least_open(self._closed)
-        assigned = fold.assign(batch.keys, times, frame, least_open=least_open)
-        values = {} if assigned is None else fold.read(assigned.frame)
-        if assigned is not None and not fold.calls and not fold.add(assigned, values):
+        fold, last_ms = self._fold(), int(times[-1])
+        starts, inside = fold.starts(times)
+        if inside is not None:
+            batch = batch.take(inside)
+        keys, records = batch.keys, batch.values
+        assert isinstance(keys, Keys)
+        assert isinstance(records, Frame)
+        if not records.count:
+            self._last_ms = last_ms
+            return self._batch([])
+        is_open = starts.min() >= self._placement.least_open(self._closed)
+        if not (is_open and fold.takes(keys)):
             raise Refused
-        self._last_ms = int(times[-1])
-        if assigned is not None and fold.calls:
-            rows = self._rows(batch, batch.keys, times, assigned.inside)
+        values = fold.read(records)
+        if not fold.calls and not fold.add(keys, starts, values):
+            raise Refused
+        self._last_ms = last_ms
+        if fold.calls:
+            rows = self._rows(batch, keys)
             rows.selected = {index: vector.items for index, vector in values.items()}
             for index in fold.calls:
                 rows = self._contents.select(index, rows)
             called = {index: Vector(len(rows.keys), rows.selected[index]) for index in fold.calls}
-            is_whole = len(rows.keys) == assigned.frame.count
-            if not (is_whole and fold.add(assigned, {**values, **called})):
+            is_whole = len(rows.keys) == records.count
+            if not (is_whole and fold.add(keys, starts, {**values, **called})):
                 return self._take(rows)
         return self._batch(fold.take() if fold.is_full else [])
 
@@ -133,13 +142,10 @@ class CombineOperator(Operator, Timed):
             self._columns = ColumnFold(columns, windows, group_count=self.spec.group_count)
         return self._columns
 
-    def _rows(self, batch: Batch, column: Keys, times: Any, inside: Mask | None) -> Rows:
-        """Return the records of a batch that are in a window, as they go one by one."""
+    def _rows(self, batch: Batch, column: Keys) -> Rows:
+        """Return the records of a batch with times, as they go one by one."""
         keys = column.to_list()
-        rows = Rows(batch, keys, times.tolist(), list(map(self._groups.__getitem__, keys)))
-        if inside is None:
-            return rows
-        return rows.take(numpy().flatnonzero(inside.array).tolist())
+        return Rows(batch, keys, batch.times() or [], list(map(self._groups.__getitem__, keys)))
 
     def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # held records are emitted at any time
         columns = [] if self._columns is None else self._columns.take()
