@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment, col
 from bicycle_sdk.errors import StreamDefinitionError
@@ -122,6 +123,17 @@ def test_the_operators_of_a_view_have_its_name_whatever_reads_it():
         v.id for v in env.execute("job").vertices if "-window-" in v.id and "comb" not in v.id
     ]
     assert window.startswith("per_shop-window-")
+
+
+def test_columns_of_records_are_read_as_fields_that_each_record_has():
+    env = built()
+    env.execute("job")
+
+    rows, records = (env.payloads[f"{name}/function"] for name in ("orders-rows", "Total-records"))
+
+    # A field that may be missing would be read record by record.
+    assert "field_or" not in repr(rows.expression())
+    assert records.expression().operation == "make"
 
 
 def test_texts_know_the_names_of_each_other():
@@ -398,10 +410,18 @@ print("bicycle_runtime.tables.functions" in sys.modules)
 """
 
 
-def test_a_worker_loads_the_functions_of_tables_without_a_parser(tmp_path):
+FILE = """CREATE TABLE bids (item BIGINT, price DECIMAL(10, 2), at TIMESTAMP(3),
+    WATERMARK FOR at AS at) WITH (kind = 'file', path = 'bids');
+  CREATE TABLE out (item BIGINT, n BIGINT) WITH (kind = 'file', path = 'out');
+  INSERT INTO out SELECT item, count(*) FROM TUMBLE(bids, at, INTERVAL '1' HOUR)
+    WHERE price > 1 GROUP BY item, window_start"""
+
+
+@pytest.mark.parametrize("build", [program, lambda env: build_tables(env, FILE, file="v.sql")])
+def test_a_worker_loads_the_functions_of_tables_without_a_parser(build, tmp_path):
     import cloudpickle
 
-    env = built()
+    env = built(build)
     env.execute("job")
     file = tmp_path / "payloads"
     file.write_bytes(cloudpickle.dumps([cloudpickle.dumps(each) for each in env.payloads.values()]))
@@ -417,6 +437,7 @@ def test_a_program_without_sql_imports_neither_tables_nor_a_parser():
     program = """
 import sys
 from bicycle_sdk import StreamEnvironment, col
+from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.testing import Harness
 env = StreamEnvironment()
 env.from_collection([{"a": 1}]).filter(col("a") > 0).print()

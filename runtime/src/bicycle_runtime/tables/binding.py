@@ -38,7 +38,7 @@ from bicycle_runtime.tables.plans import (
 )
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
-from bicycle_sdk.expressions import Expression, lit
+from bicycle_sdk.expressions import Expression, col, lit
 
 # Connectors whose values have the types of their columns; those of others may be texts.
 _TYPED = ("parquet", "postgres")
@@ -153,7 +153,9 @@ class Binder:
         is_csv = keys is not None and (keys.is_csv or getattr(keys, "format", "") == "csv")
         is_typed = keys is not None and keys.connector_name in _TYPED
         stored = {
-            column.name.text: _read_stored(column, is_csv=is_csv, is_typed=is_typed)
+            column.name.text: _read_stored(
+                column, is_csv=is_csv, is_typed=is_typed, has_fields=table.has_fields
+            )
             for column in table.stored_columns
         }
         known = tuple(
@@ -175,9 +177,12 @@ class Binder:
         return Scan(columns=tuple(columns), values=tuple(values), table=table, time=time)
 
 
-def _read_stored(column: ColumnDefinition, *, is_csv: bool, is_typed: bool) -> Expression:
+def _read_stored(
+    column: ColumnDefinition, *, is_csv: bool, is_typed: bool, has_fields: bool
+) -> Expression:
     """Return the value of a column from the record of a connector."""
-    source = Expression("field_or", column.name.text, lit(None))
+    name = column.name.text
+    source = col(name) if has_fields else Expression("field_or", name, lit(None))
     if is_csv:
         text = tree.column(source, "VARCHAR")
         if column.type != "VARCHAR":

@@ -44,11 +44,15 @@ _WHOLE_ROLES: Mapping[Role, str] = {"source": "read", "sink": "written"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: its definition, and the word of its connector or its stream."""
+    """A table: its definition, and the word of its connector or its stream.
+
+    With ``has_fields`` each record has all columns; others may lack a column, which is NULL then.
+    """
 
     definition: CreateTable
     kind: str = ""
     stream: Any = None
+    has_fields: bool = False
 
     @property
     def name(self) -> str:
@@ -102,7 +106,7 @@ class Catalog:
         kind = self._kind_of(definition)
         self._tables[definition.name.text.lower()] = Table(definition=definition, kind=kind)
 
-    def add_stream(self, definition: CreateTable, stream: Any) -> None:
+    def add_stream(self, definition: CreateTable, stream: Any, *, has_fields: bool) -> None:
         """Add a table with the records of a stream, a ``DataStream`` of the SDK.
 
         Raises:
@@ -111,7 +115,7 @@ class Catalog:
         self._require_new(definition.name)
         _check_columns(definition)
         name = definition.name.text.lower()
-        self._tables[name] = Table(definition=definition, stream=stream)
+        self._tables[name] = Table(definition=definition, stream=stream, has_fields=has_fields)
 
     def forget(self, name: Name) -> None:
         """Remove the table or view that was defined at a position, if it was."""

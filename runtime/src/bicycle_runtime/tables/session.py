@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, is_typeddict
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.tables.building import Building, SqlSettings
@@ -200,7 +200,8 @@ class TableSession:
                 name=table, columns=tuple(columns), watermark=time,
                 key=tuple(Name(each, 0) for each in key), options={},
             )  # fmt: skip
-            self._building.catalog.add_stream(definition, stream)
+            has_fields = not is_typeddict(kind)
+            self._building.catalog.add_stream(definition, stream, has_fields=has_fields)
             try:
                 self._plan(name)
             except SqlProblem:
