@@ -18,6 +18,7 @@ __all__ = [
     "TimedOutput",
     "TransactionTimeout",
     "TransactionWait",
+    "UserName",
 ]
 
 
@@ -81,13 +82,21 @@ class Listening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedisServer(TlsFiles):
+class UserName:
+    """The name of a login."""
+
+    __slots__ = ()  # Options classes with slots have room for these, too.
+
+    username: str | None = option(default=None, doc="User name, if the server has users.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisServer(UserName, TlsFiles):
     """The database of a Redis server, and the form of its entries."""
 
     __slots__ = ()  # Options classes with slots have room for these, too.
 
     db: int = option(default=0, low=0, high=65_535, doc="Number of the Redis database.")
-    username: str | None = option(default=None, doc="User name, if the server has users.")
     timestamps: Literal["ms", "ns"] = option(
         default="ms", doc="Unit of the times in ids: milliseconds (ms), or nanoseconds (ns)."
     )

@@ -31,6 +31,7 @@ from bicycle_sdk.connector_options import (
 )
 from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.options import option
+from bicycle_sdk.passwords import PasswordReference
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
 
@@ -194,10 +195,8 @@ class SocketLines(Listening, PayloadOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedisLogin(RedisServer):
+class RedisLogin(PasswordReference, RedisServer):
     """The Redis server with a password."""
-
-    password: Secret | None = option(default=None, doc="A reference to the password of the server.")
 
 
 @dataclass(frozen=True, kw_only=True)

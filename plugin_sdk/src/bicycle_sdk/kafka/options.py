@@ -16,8 +16,11 @@ from bicycle_sdk.client_options import (
 )
 from bicycle_sdk.connector_options import Conflict, SinkOptions, SourceOptions
 from bicycle_sdk.formats import Format, split_formats, type_given_by
+from bicycle_sdk.kafka.security import KafkaSecurity
 from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
 from bicycle_sdk.options import option
+from bicycle_sdk.passwords import PasswordReference
+from bicycle_sdk.secrets import Secret
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -32,7 +35,7 @@ _RESERVED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaCluster:
+class KafkaCluster(PasswordReference, KafkaSecurity):
     """The brokers and the client of a Kafka source or sink.
 
     Attributes:
@@ -68,6 +71,15 @@ class KafkaCluster:
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with formats as names and options."""
         return split_formats(given, "value_format", "key_format")
+
+    def client_properties(self) -> dict[str, str | Secret]:
+        """Return the properties of the client, including the security options."""
+        return {**self.security_properties(), **(self.properties or {})}
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield options that are also set as properties."""
+        for name, other in self.set_twice(self.properties):
+            yield Conflict(name, f"the property {other} is also set", "set only one of them")
 
 
 class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka"):
@@ -143,7 +155,8 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
         return {"brokers": parts.netloc, "topics": topics}
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Yield wrong topics, and start offsets of topics that are not read."""
+        """Yield wrong topics, start offsets of other topics, and double settings."""
+        yield from super().conflicts()
         pattern = self.topic_pattern
         if bool(self.topics) == (pattern is not None):
             problem = "both are set" if self.topics else "neither it nor topic_pattern is set"

@@ -50,17 +50,13 @@ class Cluster:
         self._refuse_unspoken()
         plain: dict[str, str] = {
             "bootstrap.servers": self._bootstrap,
-            "security.protocol": options.security_protocol,
+            "security.protocol": "PLAINTEXT",
             "client.id": "bicycle",
             "log_level": "0",
         }
-        secrets = {}
-        if options.security_protocol.startswith("SASL"):
-            plain["sasl.mechanism"] = options.sasl_mechanism
-            plain["sasl.username"] = options.username or ""
-            secrets["sasl.password"] = options.password or ""
-        plain |= {name: path for name, path in _certificates(options).items() if path is not None}
-        for name, value in (options.properties or {}).items():
+        secrets: dict[str, str] = {}
+        given = {**options.security_properties(), **(options.properties or {})}
+        for name, value in given.items():
             text = value.reveal() if isinstance(value, Secret) else value
             (secrets if is_secret_property(name) else plain)[name] = text
         return ClientSettings(plain=plain, values=secrets)
@@ -87,9 +83,10 @@ class Cluster:
 
     def _refuse_unspoken(self) -> None:
         """Refuse options that the protocol would ignore: no secrets in the clear."""
-        options, protocol = self.options, self.options.security_protocol
+        options, protocol = self.options, self.options.security_protocol or "PLAINTEXT"
         given = [options.username, options.password] if not protocol.startswith("SASL") else []
-        given += [*_certificates(options).values()] if not protocol.endswith("SSL") else []
+        files = [options.ca_file, options.cert_file, options.key_file]
+        given += files if not protocol.endswith("SSL") else []
         if any(each is not None for each in given):
             reason = f"a login or a file for TLS is set, but {protocol} does not use it"
             raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
@@ -186,12 +183,3 @@ class Cluster:
         """Return how many partitions a topic has; 0 if it does not exist."""
         topics = self._admin.list_topics(timeout=self._timeout_s).topics
         return len(topics[topic].partitions) if topic in topics else 0
-
-
-def _certificates(options: KafkaOptions) -> dict[str, str | None]:
-    """Return the files for TLS by the properties of the client."""
-    return {
-        "ssl.ca.location": options.ca_file,
-        "ssl.certificate.location": options.cert_file,
-        "ssl.key.location": options.key_file,
-    }

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bicycle_sdk.client_options import TransactionTimeout, TransactionWait
+from bicycle_sdk.kafka.security import KafkaSecurity
 from bicycle_sdk.kafka.values import KafkaProperties
 from bicycle_sdk.options import option
-from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.options import StreamerOptions
 
 __all__ = ["KafkaOptions", "ProgramProperties"]
@@ -21,7 +21,7 @@ class ProgramProperties(KafkaProperties):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions(TransactionTimeout, TransactionWait, TlsFiles, StreamerOptions):
+class KafkaOptions(TransactionTimeout, TransactionWait, KafkaSecurity, StreamerOptions):
     """The options of a Kafka cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
@@ -31,13 +31,6 @@ class KafkaOptions(TransactionTimeout, TransactionWait, TlsFiles, StreamerOption
     replication_factor: int = option(
         1, low=1, high=100, doc="Number of replicas of a new topic.", aliases=("replication",)
     )
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = option(
-        "PLAINTEXT", doc="Security protocol of the connection."
-    )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = option(
-        "PLAIN", doc="SASL mechanism of the login."
-    )
-    username: str | None = option(None, doc="User name.")
     password: str | None = option(None, doc="Password of the user.")
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
         "none", doc="Compression of messages."

@@ -105,7 +105,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._messages = message_plan(options, spec)
         self.accepts = input_of(self._messages)
         given = checked_properties(
-            options.properties, vertex=spec.vertex_id, reserved=options.reserved
+            options.client_properties(), vertex=spec.vertex_id, reserved=options.reserved
         )
         self._client = given.with_defaults({"bootstrap.servers": options.brokers, **_DEFAULTS})
         self._is_stopping = threading.Event()

@@ -203,7 +203,7 @@ class KafkaSource(
         self._keys = key_format(spec, str(options.key_format), options.key_format_options)
         self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
         self._properties = checked_properties(
-            options.properties, vertex=spec.vertex_id, reserved=options.reserved
+            options.client_properties(), vertex=spec.vertex_id, reserved=options.reserved
         )
         self._fixed = {
             "bootstrap.servers": self._options.brokers,
