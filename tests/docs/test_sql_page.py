@@ -33,7 +33,40 @@ def test_the_statements_of_the_page_are_one_file():
     graph = built("\n".join(blocks("docs/how-to/sql.md", "sql"))).execute("page")
 
     sinks = {vertex.id for vertex in graph.vertices if vertex.kind.name == "SINK"}
-    assert sinks == {"counts", "alerts", "highest", "sessions", "late_bids"}
+    assert sinks == {
+        "counts",
+        "alerts",
+        "highest",
+        "sessions",
+        "shipped",
+        "euros",
+        "per_minute",
+        "late_bids",
+    }
+
+
+def test_the_joins_of_the_page_give_their_rows():
+    text = "\n".join(blocks("docs/how-to/sql.md", "sql"))
+    day = "2026-11-28T10:{}:00Z".format
+    orders = [{"id": n, "currency": "CHF", "amount": 10, "at": day(f"0{n}")} for n in (1, 2)]
+    rates = [{"currency": "CHF", "rate": n, "at": day(f"0{n}")} for n in (0, 2)]
+    shipments = [{"order_id": 2, "at": day(30)}]
+    inputs = {"orders": orders, "rates": rates, "shipments": shipments}
+
+    with Harness(built(text), scripted=["bids-source", "bids_of_kafka-source", *(
+        f"{name}-source" for name in inputs
+    )]) as harness:  # fmt: skip
+        for name, rows in inputs.items():
+            harness.push(rows, source=f"{name}-source")
+        harness.end()
+        harness.run()
+        found = {name: harness.results(name) for name in ("shipped", "euros", "per_minute")}
+
+    assert {row["id"]: row["shipped"] and row["shipped"].minute for row in found["shipped"]} == {
+        1: None, 2: 30,
+    }  # fmt: skip
+    assert {row["id"]: int(row["amount"]) for row in found["euros"]} == {1: 0, 2: 20}
+    assert {row["minute"].minute: row["changes"] for row in found["per_minute"]} == {1: 0, 2: 1}
 
 
 @pytest.mark.parametrize("epochs", ["1", "2"])

@@ -50,7 +50,8 @@ def function_types(
     arguments = _generic_arguments(type(function), {})
     declared = FunctionTypes(
         _known_type(arguments.get("In", arguments.get("Value"))),
-        _known_type(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
+        getattr(function, "result_type", None)  # Of a built-in function, known for each object.
+        or _known_type(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
     )
     hinted = _hinted_types(_find_function(function, method), gives_many=gives_many)
     if is_batched:

@@ -262,10 +262,7 @@ def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
 
 
 def _take_lone(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
-    """Remove the rows up to a time, and return rows without a match, with their times.
-
-    They come with their times.
-    """
+    """Remove the rows up to a time; return the rows without a match, with times."""
     found, seen = side.rows.take(key, None, time_ms), side.seen
     assert seen is not None
     lone = [(row_key[0], row) for row_key, row in found if not seen.has(key, row_key)]

@@ -143,10 +143,7 @@ class Rows:
         return row_key
 
     def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> list[RowKey]:
-        """Add rows of a key after rows of equal times, and return their row keys.
-
-        For sides without a limit.
-        """
+        """Add rows of a key on a side without a limit, and return their row keys."""
         row_keys = [(time_ms, 0) for time_ms in times_ms]
         for index in self._entries.add_all(key, row_keys, rows):
             row_keys[index] = self.add(key, times_ms[index], rows[index])

@@ -199,7 +199,7 @@ def _part_text(part: AttributeReport) -> str:
 def _state_lines(state: StateReport) -> list[str]:
     scope = f"{state.group_count} key groups" if state.scope == "key_groups" else "per subtask"
     return [
-        f"  {state.operator}: {scope}",
+        f"  {state.operator}: {scope}{f', {state.join}' if state.join else ''}",
         *(
             f"    {part.name}: {part.type}, {part.codec}{_part_text(part)}"
             for part in state.attributes

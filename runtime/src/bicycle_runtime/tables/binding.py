@@ -19,22 +19,28 @@ from bicycle_runtime.tables.dialect import Name, Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
 from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
+from bicycle_runtime.tables.joins import JoinBinder
 from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
+from bicycle_runtime.tables.moments import fields_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
-    FilterRows,
     NameScope,
     Plan,
     PlanColumn,
     Relation,
     Scan,
     UnionAll,
+    WindowRows,
     compile_in,
     compose,
+    filter_rows,
     name_nodes,
+    prune,
+    require_rows,
     sql_of,
     substitute,
     unique_field,
+    window_rows,
 )
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
@@ -66,6 +72,7 @@ class Binder:
         table = self._catalog.target(statement.name)
         targets = target_columns(table, statement.columns)
         plan = self.query(statement.query)
+        require_rows(plan)
         if not table.definition.key:
             require_final(plan, statement.name.at, f"{table.name} needs a PRIMARY KEY")
         if len(targets) != len(plan.columns):
@@ -313,6 +320,7 @@ class _QueryBinder:
         parts = [self.bind(side) for side in sides]
         first = parts[0]
         for side, part in zip(sides, parts, strict=True):
+            require_rows(part)
             if len(part.columns) != len(first.columns):
                 raise SqlProblem(
                     self.at(side),
@@ -346,30 +354,35 @@ class _QueryBinder:
         from_ = node.args.get("from_")
         if from_ is None:
             raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
-        relation = self._relation(from_.this)
-        scope = NameScope([relation])
-        where = node.args.get("where")
+        relation, where = self._relation(from_.this), node.args.get("where")
+        scope, condition = NameScope([relation]), where and where.this
         if where is not None:
-            self._check_where(where.this, relation)
-            relation.plan = self._filter(relation.plan, where.this, scope)
+            self._check_where(where.this, scope if not node.args.get("joins") else NameScope())
+        inputs = {id(relation.plan)}
+        if node.args.get("joins"):
+            binder = JoinBinder(self._relation, self.at)
+            relation, scope, condition = binder.bind(node, relation)
+            inputs = binder.inputs
+        if condition is not None:
+            relation.plan = self._filter(relation.plan, condition, scope)
         has_aggregates = any(
             is_aggregate(part) for item in node.expressions for part in item.walk()
         )
         if node.args.get("group") or has_aggregates or node.args.get("having"):
             plan, items = Grouping(node, scope, relation, self.at).bind()
-        elif relation.window is not None:
-            raise SqlProblem(
-                relation.window.at,
-                f"{relation.window.kind} needs GROUP BY window_start, window_end",
-            )
         elif lateness_hint(node, self.at(node)) is not None:
             raise SqlProblem(self.at(node), "the hint needs a window in FROM, such as TUMBLE")
         else:
-            plan, items = relation.plan, list(self._items(node.expressions, scope))
+            items = list(self._items(node.expressions, scope))
+            needed = {name for _, value in items for name in fields_of(value)}
+            plan = relation.plan = prune(relation.plan, needed, inputs)
         columns: list[PlanColumn] = []
         for name, value in items:
             columns.append(PlanColumn(name, unique_field(name, columns), tree.type_of(value)))
-        return compose(plan, columns, [value for _, value in items])
+        values = [value for _, value in items]
+        if plan is relation.plan and relation.window is not None:
+            return window_rows(plan, relation.window, columns, values)
+        return compose(plan, columns, values)
 
     def _relation(self, node: exp.Expr) -> Relation:
         reject_source(node, self.at(node))
@@ -388,18 +401,23 @@ class _QueryBinder:
         else:
             raise SqlProblem(self.at(node), "expected a table, a view or a query in parentheses")
         columns = plan.columns
-        if window is not None:
+        if isinstance(plan, WindowRows) and window is None:
+            window, plan = plan.window, plan.input
+        elif window is not None:
+            require_rows(plan)
             columns = _window_columns(plan, window)
         if names:
             columns = _rename(columns, [each.name for each in names], self.at(alias_node))
         return Relation(alias, plan, columns, window)
 
-    def _check_where(self, node: exp.Expr, relation: Relation) -> None:
+    def _check_where(self, node: exp.Expr, scope: NameScope) -> None:
         for part in node.walk():
             if is_aggregate(part):
                 raise SqlProblem(self.at(part), "an aggregate is not possible in WHERE; use HAVING")
-            is_window = isinstance(part, exp.Column) and part.name.lower() in WINDOW_COLUMNS
-            if is_window and relation.window is not None:
+            is_pending = any(each.window is not None for each in scope.relations)
+            if not is_pending or not isinstance(part, exp.Column):
+                continue
+            if scope.resolve(part, self._query.at).field in WINDOW_COLUMNS:
                 raise SqlProblem(self.at(part), f"{part.name} is not possible in WHERE; use HAVING")
 
     def _filter(self, plan: Plan, condition: exp.Expr, scope: NameScope) -> Plan:
@@ -408,10 +426,7 @@ class _QueryBinder:
             raise SqlProblem(
                 self.at(condition), f"WHERE is {tree.type_of(bound)}; expected BOOLEAN"
             )
-        return FilterRows(
-            columns=plan.columns, time=plan.time, input=plan,
-            condition=tree.cast(bound, "BOOLEAN"), text=sql_of(condition),
-        )  # fmt: skip
+        return filter_rows(plan, bound, sql_of(condition))
 
     def _items(
         self, items: Sequence[exp.Expr], scope: NameScope
@@ -427,7 +442,7 @@ class _QueryBinder:
                     )
                 table = inner.table if isinstance(inner, exp.Column) else ""
                 for each in scope.named(table, self.at(inner)):
-                    yield from ((column.name, column.read()) for column in each.columns)
+                    yield from ((column.name, column.read()) for column in each.visible(table))
                 continue
             value = compile_in(scope, inner, self._query.at)
             yield name_of(item, index, scope, self._query.at), value
@@ -461,6 +476,9 @@ def _window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
         hint = (
             f"; its event time is {time}"
             if time
+            else "; after an interval join, rows have the later time of both sides: select "
+            "greatest(a.at, b.at) AS at"
+            if plan.spans
             else f": declare WATERMARK FOR {found} AS {found} - INTERVAL '…' SECOND in CREATE TABLE"
         )
         raise SqlProblem(

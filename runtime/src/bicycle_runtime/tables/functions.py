@@ -29,6 +29,7 @@ from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.records.times import moment_of, time_of
 from bicycle_sdk.expressions import Expression
+from bicycle_sdk.functions import ProcessFunction
 from bicycle_sdk.windows.aggregates import Minimum
 
 
@@ -77,6 +78,72 @@ class SqlRecord(_TableStep, ComputedFields):
 
     def __init__(self, names: Sequence[str], values: Sequence[Expression]) -> None:
         super().__init__(CompiledExpressions(names=tuple(names), trees=tuple(values), types=()))
+
+
+class SqlRow(_TableStep, ComputedFields):
+    """Computed columns as a tuple, as joins store rows. ``result_type`` is its type."""
+
+    def __init__(self, values: Sequence[Expression], result_type: Any) -> None:
+        names = tuple(map(str, range(len(values))))
+        super().__init__(CompiledExpressions(names=names, trees=tuple(values), types=()))
+        self.result_type = result_type
+
+    def expression(self) -> Expression:
+        return Expression("tuple", *self.compiled.trees)
+
+    def _answer(self, value: Any, results: tuple[Any, ...]) -> Any:  # noqa: ARG002 - as its base
+        return results
+
+
+class JoinedRow:
+    """The record of two rows; the columns of a missing row are NULL.
+
+    Args:
+        left: The names of the columns of left rows.
+        right: The names of the columns of right rows.
+        key_count: The number of keys, which come first in each row.
+        present: Names of columns that are true if the left, or the right row is there.
+    """
+
+    def __init__(
+        self, left: Sequence[str], right: Sequence[str], key_count: int,
+        present: tuple[Sequence[str], Sequence[str]],
+    ) -> None:  # fmt: skip
+        self._names = (*left, *present[0], *right, *present[1])
+        self._first = key_count
+        self._marks = (True,) * len(present[0]), (True,) * len(present[1])
+        self._missing = tuple(
+            (None,) * (len(names) + len(more))
+            for names, more in zip((left, right), present, strict=True)
+        )
+
+    def __call__(self, left: Any, right: Any) -> dict[str, Any]:
+        first = self._first
+        # hot path: once per pair.
+        one = self._missing[0] if left is None else (*left[first:], *self._marks[0])
+        other = self._missing[1] if right is None else (*right[first:], *self._marks[1])
+        return dict(zip(self._names, (*one, *other), strict=True))
+
+
+class WindowBounds(ProcessFunction[Any, Any]):
+    """Replaces the marks of present rows by the bounds of the window.
+
+    The window ends 1 ms after the time of the record.
+
+    Args:
+        distances: The distance of each column from the end of the window, in ms.
+    """
+
+    def __init__(self, distances: Mapping[str, int]) -> None:
+        self.distances = distances
+
+    def process_element(self, value: Any, ctx: Any) -> list[Any]:
+        """Return the record with the bounds of its window."""
+        end = ctx.timestamp + 1
+        for name, distance in self.distances.items():
+            if value[name] is not None:
+                value[name] = moment_of(end + distance)
+        return [value]
 
 
 class SqlCondition(_TableStep, Where):

@@ -19,7 +19,6 @@ from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
-    FilterRows,
     NameScope,
     Plan,
     PlanColumn,
@@ -28,6 +27,7 @@ from bicycle_runtime.tables.plans import (
     compile_fields,
     compile_in,
     field_node,
+    filter_rows,
     sql_of,
     unique_field,
     with_fields,
@@ -105,7 +105,8 @@ class Grouping:
             *(column for _, column, _ in self._aggregates),
         )
         plan: Plan = WindowAggregate(
-            columns=columns, time="window_time", input=relation.plan, window=relation.window,
+            columns=columns, time="window_time", spans=_window_spans(relation.window),
+            input=relation.plan, window=relation.window,
             keys=tuple(value for _, _, value in self._keys),
             aggregates=tuple(aggregate for _, _, aggregate in self._aggregates),
             lateness_ms=lateness_ms or 0,
@@ -116,10 +117,7 @@ class Grouping:
                 raise SqlProblem(
                     self._at(having), f"HAVING is {tree.type_of(bound)}; expected BOOLEAN"
                 )
-            plan = FilterRows(
-                columns=columns, time=plan.time, input=plan,
-                condition=tree.cast(bound, "BOOLEAN"), text=sql_of(having.this),
-            )  # fmt: skip
+            plan = filter_rows(plan, bound, sql_of(having.this))
         values = [(name, compile_fields(node, columns, self._default)) for name, node in items]
         return plan, values
 
@@ -141,7 +139,7 @@ class Grouping:
                     "in SELECT",
                 )  # fmt: skip
             kind = tree.type_of(value)
-            _require_comparable(kind, self._at(node), "GROUP BY")
+            require_comparable(kind, self._at(node), "GROUP BY")
             self._keys.append((named, self._column(sql_of(node), kind), value))
         if not windows & {"window_start", "window_end"}:
             raise SqlProblem(
@@ -258,7 +256,7 @@ class Grouping:
             given = tree.literal(1) if value is None else value
             value = tree.case([(wanted, given)], tree.literal(None))
         if is_distinct and value is not None:
-            _require_comparable(tree.type_of(value), at, "DISTINCT")
+            require_comparable(tree.type_of(value), at, "DISTINCT")
         kind = _result_type(word, value, at)
         return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
 
@@ -277,7 +275,16 @@ class Grouping:
         return value
 
 
-def _require_comparable(kind: SqlType, at: int, clause: str) -> None:
+def _window_spans(window: WindowCall) -> dict[str, tuple[int, int]]:
+    """Return the constant differences of the bounds of a window from its time."""
+    found = {"window_end": (1, 1)}
+    if window.kind in ("TUMBLE", "HOP"):
+        before = 1 - window.intervals_ms["SIZE"]
+        found["window_start"] = before, before
+    return found
+
+
+def require_comparable(kind: SqlType, at: int, clause: str) -> None:
     """Require a type whose equal values have equal keys."""
     if kind == "DOUBLE":
         hint = "floats that look equal may differ; cast to DECIMAL(p, s)"

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
@@ -25,10 +26,12 @@ from bicycle_runtime.tables.functions import (
     SqlRecord,
     json_value,
 )
+from bicycle_runtime.tables.joined import lower_join
 from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
     AggregateCall,
     FilterRows,
+    Join,
     LateRows,
     Plan,
     PlanColumn,
@@ -154,13 +157,21 @@ class Lowering:
             case UnionAll():
                 first, *others = [self._stream(each, owner) for each in plan.inputs]
                 return self._set(first.union(*others), owner, "union", "UNION ALL")
-            case WindowAggregate():
-                return self._window(plan, owner)
-            case LateRows():
-                late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
-                rows = late.map(_record(plan.columns, late_values(plan)))
-                return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
-        raise AssertionError(plan)
+            case Join():
+                left, right = (self._stream(each, owner) for each in (plan.left, plan.right))
+                return lower_join(plan, left, right, partial(self._name, owner))
+        return self._lower_window(plan, owner)
+
+    def _lower_window(self, plan: Plan, owner: str) -> Any:
+        if isinstance(plan, LateRows):
+            late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
+            rows = late.map(_record(plan.columns, late_values(plan)))
+            return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
+        assert isinstance(plan, WindowAggregate)
+        return self._window(plan, owner)
+
+    def _name(self, owner: str, stream: Any, word: str, name: str) -> Any:
+        return self._set(stream, owner, word, name)
 
     def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
         """Set the id, the name and the error policy of a vertex; return its stream."""

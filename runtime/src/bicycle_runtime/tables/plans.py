@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.catalog import Table, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.moments import fields_of, sum_of
 from bicycle_sdk.expressions import Expression
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
@@ -48,10 +49,19 @@ class Plan:
     Args:
         columns: The columns of its rows.
         time: The field with the event time of the records, or None.
+        spans: Further fields that differ from the event time by least to most ms. A join needs
+            them: bounds of any of these fields are bounds of the event time.
+        latest: Fields of which the latest is the event time, after an interval join.
     """
 
     columns: tuple[PlanColumn, ...]
     time: str | None = None
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    latest: frozenset[str] = frozenset()
+
+    def span(self, name: str) -> tuple[int, int] | None:
+        """Return how much a field differs from the event time, in ms, or None."""
+        return (0, 0) if name == self.time else self.spans.get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,14 +129,67 @@ class LateRows(Plan):
     window: WindowAggregate
 
 
+JoinKind = Literal["interval", "window", "as_of", "latest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowRows(Plan):
+    """The rows of a window function before they are grouped or joined.
+
+    Its columns are those of ``input``, and the bounds of the window (``WINDOW_COLUMNS``), which no
+    record has before that. A query can read it; it has no rows of its own.
+    """
+
+    input: Plan
+    window: WindowCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Join(Plan):
+    """Pairs of rows with equal keys.
+
+    Args:
+        kind: ``interval`` with ``bounds`` of the right event time minus the left one, ``window``
+            with ``window``, ``as_of`` the left event time, or ``latest`` version.
+        how: The sides whose rows without a match are results, too.
+        left, right: The inputs.
+        left_values, right_values: For each column of the side, by its field in the result, its
+            value over the input. ``stamps`` are fields of bounds of the window, and their distance
+            from its end, by side.
+        left_keys, right_keys: The keys, over the inputs.
+        text: The condition as SQL.
+    """
+
+    kind: JoinKind
+    how: Literal["inner", "left", "right", "full"]
+    left: Plan
+    right: Plan
+    left_values: Mapping[str, Expression]
+    right_values: Mapping[str, Expression]
+    left_keys: tuple[Expression, ...]
+    right_keys: tuple[Expression, ...]
+    text: str
+    bounds: tuple[int, int] = (0, 0)
+    window: WindowCall | None = None
+    stamps: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+
+
 @dataclass(slots=True)
 class Relation:
-    """A table of FROM: its alias, its plan, and its columns by the names of the query."""
+    """A table of FROM: its alias, its plan, and its columns by the names of the query.
+
+    ``merged`` are columns of USING, which are read by the other table if no table is named.
+    """
 
     alias: str
     plan: Plan
     columns: tuple[PlanColumn, ...]
     window: WindowCall | None = None
+    merged: frozenset[str] = frozenset()
+
+    def visible(self, alias: str) -> tuple[PlanColumn, ...]:
+        """Return the columns that a name with this alias, or without one, may mean."""
+        return tuple(column for column in self.columns if alias or column.field not in self.merged)
 
 
 @dataclass(slots=True)
@@ -163,7 +226,8 @@ class NameScope:
             SqlProblem: no column has this name, or several have it.
         """
         at, name = offset_of(node, default), node.name
-        columns = [column for each in self.named(node.table, at) for column in each.columns]
+        named = self.named(node.table, at)
+        columns = [column for each in named for column in each.visible(node.table)]
         found = [column for column in columns if column.name == name]
         if not found:
             found = [column for column in columns if column.name.lower() == name.lower()]
@@ -229,7 +293,16 @@ def compile_in(scope: NameScope, node: exp.Expr, at: int) -> Expression:
     Raises:
         SqlProblem: a name is unknown, or a type does not fit.
     """
-    return compile_fields(with_fields(node, scope, at), scope.columns, at)
+    named = with_fields(node, scope, at)
+    try:
+        return compile_fields(named, scope.columns, at)
+    except SqlProblem as problem:  # It names fields.
+        text = str(problem)
+        for part in node.find_all(exp.Column):
+            name = scope.resolve(part, at).field
+            if name != part.name:
+                text = re.sub(rf"\b{re.escape(name)}\b", sql_of(part), text)
+        raise SqlProblem(problem.at, text) from problem
 
 
 def with_fields(node: exp.Expr, scope: NameScope, at: int) -> exp.Expr:
@@ -308,19 +381,108 @@ def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expressi
     A projection that changes nothing is left out.
     """
     pairs = list(zip(columns, values, strict=True))
+    spans = _spans(plan, pairs)
     if [(column.field, field_read(value)) for column, value in pairs] == [
         (column.field, column.field) for column in plan.columns
     ]:
         return plan
-    time = next(
-        (column.field for column, value in pairs if plan.time and field_read(value) == plan.time),
-        None,
+    time = next((name for name, span in spans.items() if span == (0, 0)), None)
+    fields = {field_read(value): column.field for column, value in reversed(pairs)}
+    latest = [fields[name] for name in plan.latest if name in fields]
+    found, rest = tuple(values), plan
+    if isinstance(plan, Project):
+        inner = {each.field: value for each, value in zip(plan.columns, plan.values, strict=True)}
+        found, rest = tuple(substitute(value, inner) for value in values), plan.input
+    return Project(
+        columns=tuple(columns), time=time, spans=spans, input=rest, values=found,
+        latest=frozenset(latest if len(latest) == len(plan.latest) else ()),
+    )  # fmt: skip
+
+
+def _spans(
+    plan: Plan, pairs: Sequence[tuple[PlanColumn, Expression]]
+) -> dict[str, tuple[int, int]]:
+    """Return how much computed columns differ from the event time of a plan."""
+    found = {}
+    for column, value in pairs:
+        factors, constant = sum_of(value) or ({}, 0)
+        names = [field_read(part) for part in value.arguments[1:] if isinstance(part, Expression)]
+        if value.operation == "sql.greatest" and plan.latest and plan.latest == {*names}:
+            found[column.field] = 0, 0
+        elif list(factors.values()) == [1] and (span := plan.span(*factors)) is not None:
+            found[column.field] = span[0] + constant, span[1] + constant
+    return found
+
+
+def window_rows(
+    plan: Plan, window: WindowCall, columns: Sequence[PlanColumn], values: Sequence[Expression]
+) -> WindowRows:
+    """Return computed columns of a window function, also of its bounds.
+
+    Raises:
+        SqlProblem: a column computes with the bounds.
+    """
+    kept: list[PlanColumn] = [PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS]
+    found, inner = [], []
+    for column, value in zip(columns, values, strict=True):
+        name = field_read(value)
+        if name not in WINDOW_COLUMNS:
+            if fields_of(value) & {*WINDOW_COLUMNS}:
+                problem = f"column {column.name} computes with the window; group by it first"
+                raise SqlProblem(window.at, problem)
+            name = unique_field(column.field, kept)
+            kept.append(replace(column, field=name))
+            inner.append(value)
+        found.append(replace(column, field=str(name)))
+    rows = compose(plan, kept[len(WINDOW_COLUMNS) :], inner) if inner else plan
+    return WindowRows(columns=tuple(found), time=rows.time, input=rows, window=window)
+
+
+def prune(plan: Plan, needed: set[str], inputs: set[int]) -> Plan:
+    """Return a plan whose joins store only the fields that are needed.
+
+    Args:
+        plan: Filters and joins.
+        needed: The fields that are read.
+        inputs: The identities of plans that are not changed: other queries may read them.
+    """
+    if id(plan) in inputs or not isinstance(plan, FilterRows | Join):
+        return plan
+    if isinstance(plan, FilterRows):
+        rows = prune(plan.input, needed | fields_of(plan.condition), inputs)
+        return replace(plan, columns=rows.columns, input=rows)
+    sides: dict[str, Any] = {}
+    for side, keys in (("left", plan.left_keys), ("right", plan.right_keys)):
+        every: Mapping[str, Expression] = getattr(plan, f"{side}_values")
+        values = {name: value for name, value in every.items() if name in needed}
+        read = {name for value in (*values.values(), *keys) for name in fields_of(value)}
+        sides[f"{side}_values"] = values
+        sides[side] = prune(getattr(plan, side), read, inputs)
+    columns = tuple(column for column in plan.columns if column.field in needed)
+    left, right = (
+        {name: distance for name, distance in stamps.items() if name in needed}
+        for stamps in plan.stamps
     )
-    if not isinstance(plan, Project):
-        return Project(columns=tuple(columns), time=time, input=plan, values=tuple(values))
-    inner = {column.field: value for column, value in zip(plan.columns, plan.values, strict=True)}
-    found = tuple(substitute(value, inner) for value in values)
-    return Project(columns=tuple(columns), time=time, input=plan.input, values=found)
+    return replace(plan, columns=columns, stamps=(left, right), **sides)
+
+
+def require_rows(plan: Plan) -> None:
+    """Reject a plan whose rows are neither grouped nor joined by their windows.
+
+    Raises:
+        SqlProblem: it is one.
+    """
+    if isinstance(plan, WindowRows):
+        kind = plan.window.kind
+        raise SqlProblem(plan.window.at, f"{kind} needs GROUP BY window_start, window_end")
+
+
+def filter_rows(plan: Plan, condition: Expression, text: str) -> FilterRows:
+    """Return the rows of a plan for which a condition is true; ``text`` is its SQL."""
+    return FilterRows(
+        columns=plan.columns, time=plan.time, spans=plan.spans, latest=plan.latest, input=plan,
+        condition=tree.cast(condition, "BOOLEAN"), text=text,
+    )  # fmt: skip
 
 
 def unique_field(name: str, columns: Iterable[PlanColumn]) -> str:

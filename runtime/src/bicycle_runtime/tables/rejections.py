@@ -10,7 +10,7 @@ from bicycle_runtime.tables.errors import SqlProblem
 
 _CHANGES = "its rows would change later, which is not supported yet"
 # Clauses of SELECT that are bound.
-_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind"})
+_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind", "joins"})
 _CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
     "order": "ORDER BY is not supported: a stream has no end, so its rows cannot be sorted; "
@@ -19,7 +19,6 @@ _CLAUSES: Mapping[str, str] = {
     "offset": f"OFFSET is not supported on a stream: {_CHANGES}",
     "qualify": f"QUALIFY is not supported: {_CHANGES}",
     "windows": f"WINDOW is not supported: {_CHANGES}; use a function in FROM, such as TUMBLE",
-    "joins": "joins are not supported yet",
     "laterals": "LATERAL is not supported",
     "sample": "TABLESAMPLE is not supported: results must not depend on chance",
     "pivots": "PIVOT is not supported",
@@ -28,6 +27,13 @@ _CLAUSES: Mapping[str, str] = {
     "locks": "FOR UPDATE is not supported",
     "match": "MATCH_RECOGNIZE is not supported",
     "connect": "CONNECT BY is not supported",
+}
+_JOINS: Mapping[str, str] = {
+    "NATURAL": "NATURAL JOIN is not supported; write USING (…)",
+    "ASOF": "ASOF JOIN is not supported; write JOIN b FOR SYSTEM_TIME AS OF a.at ON a.id = b.id",
+    "POSITIONAL": "POSITIONAL JOIN is not supported: rows of a stream have no numbers",
+    "SEMI": f"SEMI JOIN is not supported: {_CHANGES}",
+    "ANTI": f"ANTI JOIN is not supported: {_CHANGES}",
 }
 _PARTS: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Exists, f"EXISTS is not supported: {_CHANGES}"),
@@ -85,6 +91,23 @@ def check_expression_parts(node: exp.Expr, at: Callable[[exp.Expr], int]) -> Non
             raise SqlProblem(at(part), f"IN (SELECT …) is not supported: {_CHANGES}")
 
 
+def check_join(node: exp.Expr, at: int) -> str:
+    """Return whose lone rows a join keeps; reject joins that are not supported.
+
+    Raises:
+        SqlProblem: it is such a join.
+    """
+    words = [str(node.args.get(name) or "").upper() for name in ("method", "kind", "side")]
+    problem = next((_JOINS[word] for word in words if word in _JOINS), None)
+    if isinstance(node.this, exp.Lateral):
+        problem = _CLAUSES["laterals"]
+    if problem is None and words[2] and not (node.args.get("on") or node.args.get("using")):
+        problem = f"{words[2]} JOIN needs a condition: ON a.id = b.id AND …"
+    if problem is not None:
+        raise SqlProblem(at, problem)
+    return words[2].lower() or "inner"
+
+
 def check_group(node: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
     """Reject GROUP BY with several groupings.
 
@@ -132,6 +155,9 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "UNNEST is not supported")
     if isinstance(node, exp.Values):
         raise SqlProblem(at, "VALUES is not supported in FROM; read a table")
+    inner = node.this if isinstance(node, exp.Subquery) else node
+    if inner.args.get("joins") and isinstance(inner, exp.Table):
+        raise SqlProblem(at, "joins in parentheses are not supported; write them one after another")
     if not isinstance(node, exp.Table):
         return
     if not isinstance(node.this, exp.Identifier):
@@ -142,6 +168,6 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "the name of a table has one part: there are no databases")
     if node.args.get("version"):
         raise SqlProblem(at, "FOR SYSTEM_TIME AS OF is possible in a join only")
-    for name in ("sample", "pivots", "joins", "laterals"):
+    for name in ("sample", "pivots", "laterals"):
         if node.args.get(name):
             raise SqlProblem(at, _CLAUSES[name])

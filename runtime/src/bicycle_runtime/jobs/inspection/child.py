@@ -140,10 +140,10 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "has_named": not is_window and saves_named_values(function),
         "window_growth": window_growth(loaded) if is_window else None,
         "has_uid": spec.vertex.uid is not None,
+        "join": spec.vertex.name if spec.vertex.details.get("settings") else "",
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
-        "is_of_sdk": not is_reduce
-        and not is_window
+        "is_of_sdk": not (is_reduce or is_window)
         and type(function).__module__.partition(".")[0] == "bicycle_sdk",
         "declared": _declared_states(bundle, spec),
     }

@@ -49,10 +49,7 @@ _WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {
         )
     ],
     "silent": [
-        (
-            "unbounded-state",
-            "the global window never fires and is never purged: set a trigger",
-        )
+        ("unbounded-state", "the global window never fires and is never purged: set a trigger")
     ],
 }
 _STRENGTH = {guarantee.value: rank for rank, guarantee in enumerate(Guarantee)}
@@ -110,7 +107,7 @@ class StateReport:
     undone. ``window_growth`` is the growth of a window's state, see ``WindowGrowth``. ``is_of_sdk``
     means that the function is one of the SDK, such as a join. ``mixes`` names the input whose order
     for the function depends on the cuts of epochs. ``declared`` is the metadata stored with the
-    state: names, schemas and versions, see ``DeclaredOperator``.
+    state: names, schemas and versions, see ``DeclaredOperator``. ``join`` is the name of a join.
     """
 
     operator: str
@@ -127,6 +124,7 @@ class StateReport:
     window_growth: str | None = None
     is_of_sdk: bool = False
     mixes: str | None = None
+    join: str = ""
     declared: dict[str, Any] = field(default_factory=dict)
 
 

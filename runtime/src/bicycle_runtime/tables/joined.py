@@ -1,0 +1,134 @@
+"""The lowering of joins to the joins of the SDK.
+
+Both sides become tuples, keys first, which have a type in state. Rows with a NULL key match no row,
+so they are dropped where a row without a match is no result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from operator import itemgetter
+from types import GenericAlias
+from typing import Any, Union
+
+from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.tables.functions import JoinedRow, SqlCondition, SqlRow, WindowBounds
+from bicycle_runtime.tables.moments import show_ms
+from bicycle_runtime.tables.plans import Join
+from bicycle_sdk.expressions import Expression
+from bicycle_sdk.windows import sliding_windows, tumbling_windows
+
+_DIGEST = 8
+_TITLES = {
+    "interval": "INTERVAL JOIN", "window": "WINDOW JOIN", "as_of": "AS OF JOIN",
+    "latest": "TABLE JOIN",
+}  # fmt: skip
+_PYTHON: dict[SqlType, Any] = {
+    "BIGINT": int, "DOUBLE": float, "VARCHAR": str, "JSON": str, "BOOLEAN": bool, "DATE": date,
+    "TIME": time, "TIMESTAMP": datetime, "BLOB": bytes,
+}  # fmt: skip
+
+
+def lower_join(plan: Join, left: Any, right: Any, name: Callable[..., Any]) -> Any:
+    """Return the stream of a join.
+
+    Args:
+        plan: The join.
+        left: The stream of its left side.
+        right: The stream of its right side.
+        name: Sets the id, by a word, and the name of a stream.
+    """
+    keys = plan.left_keys, plan.right_keys
+    keeps = plan.how in ("left", "full"), plan.how in ("right", "full")
+    values = plan.left_values, plan.right_values
+    sides = []
+    for index, word in enumerate(("left", "right")):
+        rows, own = (left, right)[index], keys[index]
+        if not keeps[index]:
+            known = SqlCondition(_all_known(own))
+            rows = name(rows.filter(known), f"{word}-keys", "keys that are not NULL")
+        if plan.how == "full":  # NULL keys of both sides must not meet.
+            side = tree.case([(_all_known(own), tree.literal(0))], tree.literal(index + 1))
+            own = (*own, side)
+        row = [*own, *values[index].values()]
+        rows = rows.map(SqlRow(row, _row_type(row)))
+        rows = name(rows, f"{word}-rows", f"columns of the {word} side")
+        keyed = rows.key_by(itemgetter(*range(len(own))))
+        sides.append(name(keyed, f"{word}-key", f"JOIN ON {plan.text}"))
+    stamps = plan.stamps
+    function = JoinedRow(
+        [*values[0]], [*values[1]], len(keys[0]) + (plan.how == "full"),
+        ([*stamps[0]], [*stamps[1]]),
+    )  # fmt: skip
+    joined = _join(plan, sides[0], sides[1], function)
+    title = f"{'' if plan.how == 'inner' else f'{plan.how.upper()} '}{_TITLES[plan.kind]}"
+    joined = name(joined, f"join-{_digest(plan)}", f"{title}{_bounds(plan)} ON {plan.text}")
+    if not any(stamps):
+        return joined
+    bounds = joined.process_fn(WindowBounds({**stamps[0], **stamps[1]}))
+    return name(bounds, "bounds", "window_start, window_end")
+
+
+def _join(plan: Join, left: Any, right: Any, function: JoinedRow) -> Any:
+    match plan.kind:
+        case "interval":
+            return left.interval_join(right, *plan.bounds, function, how=plan.how)
+        case "window":
+            assert plan.window is not None
+            lengths = plan.window.intervals_ms
+            size, offset = lengths["SIZE"], lengths.get("OFFSET", 0)
+            windows: Any = (
+                tumbling_windows(size, offset=offset)
+                if plan.window.kind == "TUMBLE"
+                else sliding_windows(size, lengths["SLIDE"], offset=offset)
+            )
+            return left.window_join(right, windows, function, how=plan.how)
+        case "as_of":
+            return left.as_of_join(right, function, how=plan.how)
+        case _:
+            return left.table_join(right, function, how=plan.how)
+
+
+def _all_known(keys: Sequence[Expression]) -> Expression:
+    found = tree.call("is_not_null", keys[0])
+    for key in keys[1:]:
+        found = tree.call("and", found, tree.call("is_not_null", key))
+    return found
+
+
+def _row_type(values: Sequence[Expression]) -> Any:
+    return GenericAlias(tuple, tuple(_type(tree.type_of(each)) for each in values))
+
+
+def _type(kind: SqlType) -> Any:
+    if kind.endswith("[]"):
+        return Union[GenericAlias(list, (_type(kind[:-2]),)), None]  # noqa: UP007 - from a value
+    return (Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind, type(None))) | None
+
+
+def _bounds(plan: Join) -> str:
+    """Return the bound of the state, as text."""
+    match plan.kind:
+        case "interval":
+            low, high = plan.bounds
+            return f" ({show_ms(low)} to {show_ms(high)})"
+        case "window":
+            assert plan.window is not None
+            return f" ({plan.window.kind} {show_ms(plan.window.intervals_ms['SIZE'])})"
+        case _:
+            return ""
+
+
+def _digest(plan: Join) -> str:
+    """Return a digest of the parts of a join on which its state depends."""
+    parts = [plan.kind, plan.how, str(plan.bounds), str(plan.stamps)]
+    if plan.window is not None:
+        parts += [plan.window.kind, str(sorted(plan.window.intervals_ms.items()))]
+    parts += map(tree.to_text, (*plan.left_keys, *plan.right_keys))
+    for values in (plan.left_values, plan.right_values):
+        parts += [f"{name} {tree.to_text(value)}" for name, value in values.items()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGEST]
