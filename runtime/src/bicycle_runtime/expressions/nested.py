@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import accumulate, chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.frames.arrays import numpy
-from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused, Vector
+
+if TYPE_CHECKING:  # It would make the chain of imports longer.
+    from bicycle_runtime.frames.frame import Frame
 
 _ITERATED = frozenset({list, tuple})
 
