@@ -2,15 +2,19 @@
 
 import json
 import re
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli.root import main
+from bicycle_runtime.cli.sql_answers import Shell
 from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.errors import BicycleError
+from bicycle_streams.cli.rendering import error_text
 from tests.docs.scripts import ROOT
 from tests.raising import raises
 
@@ -95,6 +99,29 @@ def test_the_error_on_a_page_is_the_error_of_its_file(page, file, wrong):
 
     shown = blocks(page, "text")[-1].splitlines()
     assert str(caught.value).splitlines()[:2] == shown
+
+
+def test_the_session_on_the_page_gives_its_output(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    offers = [(1, "120.50", "ada"), (2, "300", None), (3, "99", "bob")]
+    rows = [{"auction": n, "price": price, "bidder": who} for n, price, who in offers]
+    (tmp_path / "offers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    page = next(each for each in blocks("docs/how-to/sql.md", "text") if each.startswith("sql>"))
+    lines = [line for line in page.splitlines() if not line.startswith("─")]  # A terminal's.
+
+    shell, shown = Shell(as_json=False), []
+    for statement in re.findall(r"^sql> (.*(?:\n\.\.\.> .*)*)", "\n".join(lines), re.MULTILINE):
+        shown += [f"sql> {statement}"]
+        try:
+            shell.run(statement.replace("...> ", ""))
+        except BicycleError as error:
+            sys.stdout.write(f"{error_text(error)}\n")
+        shown += capsys.readouterr().out.splitlines()
+
+    def timeless(found):
+        return re.sub(r", [\d.]+ m?s\)", ", TIME)", "\n".join(found))
+
+    assert timeless(shown) == timeless(lines)
 
 
 def test_the_tutorial_gives_its_output(tmp_path, monkeypatch):

@@ -36,7 +36,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "runtime/src"
 DRIVER = f"{PACKAGE}.jobs.running.driver"
 FILE_LINES_MAX = 500
-SQL_ROOMS = ("cli/sql.py", "expressions/sql", "tables")
+SQL_ROOMS = (
+    *("cli/sql.py", "cli/sql_answers.py", "cli/sql_plans.py", "cli/sql_prompt.py"),
+    "cli/sql_shell.py",
+    *("expressions/sql", "tables"),
+)
 _MANY = 50_000  # Several batches.
 _OPERATIONS = {kind.name for kind in KINDS.values() if kind.has_job or kind.command}
 # Requests to a driver, and the steps of an upgrade.

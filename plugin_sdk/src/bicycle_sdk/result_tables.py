@@ -50,6 +50,12 @@ class ResultTable(list[dict[str, Any]]):
         return [[value_text(row.get(name)) for name in self.columns] for row in self]
 
     @property
+    def widths(self) -> list[int]:
+        """The widths of the columns, in characters."""
+        lines = [*zip(*(each.split("\n") for each in self.headings), strict=True), *self.texts]
+        return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    @property
     def are_numbers(self) -> list[bool]:
         """True for each column of numbers, which are aligned to the right."""
         return [kind.startswith(_NUMBERS) for kind in self.columns.values()]
@@ -114,7 +120,11 @@ def _plain_text(value: Any) -> str:
 
 
 def text_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, are_numbers: Sequence[bool] = ()
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    are_numbers: Sequence[bool] = (),
+    widths: Sequence[int] = (),
 ) -> list[str]:
     """Return the lines of a table in plain columns; a heading may have several lines.
 
@@ -122,10 +132,14 @@ def text_table(
         headings: Names of the columns.
         rows: Their texts.
         are_numbers: Whether each column is aligned to the right; default: none is.
+        widths: The least width of each column in characters; default: that of its texts.
     """
     heads = list(zip(*(heading.split("\n") for heading in headings), strict=True))
     lines = [*heads, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [
+        max(width, *map(len, column))
+        for width, *column in zip(widths or [0] * len(headings), *lines, strict=True)
+    ]
     signs = [">" if each else "<" for each in are_numbers] or ["<"] * len(widths)
     return [
         _GAP.join(

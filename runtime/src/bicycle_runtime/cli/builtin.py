@@ -43,11 +43,11 @@ _SECTIONS = {
     "Develop jobs": {
         "new:new_command": "Create a plugin project with a job and its tests",
         "pipeline:pipeline_command": "Create, check, test and convert pipelines (TOML or YAML)",
-        "sql:sql_command": "Test views of SQL files",
         "plugins:plugins_command": "List, check and lock installed plugins",
         "graph:graph_command": "Show the chains, stages and parallelism of a job",
         "plan:plan_command": "Show the guarantee, state and warnings of a job before it runs",
         "replay:replay_command": "Replay an epoch of a job to debug it",
+        "sql:sql_command": "Run SQL statements at a prompt, and test views of SQL files",
         "dev:dev_command": "Start a Kafka broker or a Spark cluster for development",
     },
     "Maintain": {

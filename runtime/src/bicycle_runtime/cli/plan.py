@@ -113,7 +113,11 @@ def plan_command(
         more = {} if changes is None else {"changes": changes.to_json(), "provenance": maker}
         answer_json(report.to_json() | more)
         return
-    lines = report_lines(report)
+    # Slow to import, and needed for an SQL file only.
+    from bicycle_runtime.cli.sql_plans import explain_lines
+
+    is_sql = plugin.endswith(".sql")
+    lines = explain_lines(report, bundle.graph) if is_sql else report_lines(report)
     if changes is not None:
         lines += [*change_lines(changes), _trust_line(maker)]
     show_text("\n".join(lines))

@@ -1,4 +1,4 @@
-"""``bicycle sql``: tests of views."""
+"""``bicycle sql``: the shell, and tests of views."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import click
 
 from bicycle_runtime.cli.candidates import file_names
 from bicycle_runtime.cli.parameters import declared_options
+from bicycle_runtime.cli.sql_shell import shell_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
 from bicycle_sdk.options import describe, from_mapping, option
-from bicycle_streams.cli.commands import command, command_group
+from bicycle_streams.cli.commands import CommandGroup, command, examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
@@ -42,11 +43,31 @@ _OPTIONS = [
     *describe(SqlTestOptions),
 ]
 
-sql_command = command_group(
+
+class _ShellGroup(CommandGroup):
+    """A group whose default command is the shell."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Add the name of the shell unless a command or the help is requested."""
+        known = (*self.list_commands(ctx), *ctx.help_option_names)
+        given = args if args[:1] and args[0] in known else [str(shell_command.name), *args]
+        return super().parse_args(ctx, given)
+
+
+@click.group(
     "sql",
-    "Test views of SQL files.\n\n`bicycle run FILE.sql` runs an SQL file as a job.",
-    "bicycle sql test tests/counts.slt",
+    cls=_ShellGroup,
+    epilog=examples("bicycle sql", "bicycle sql views.sql", "bicycle sql test tests/counts.slt"),
 )
+def sql_command() -> None:
+    """Run SQL statements at a prompt, and test views of SQL files.
+
+    Without a command, this is `bicycle sql shell`. `bicycle run FILE.sql` runs an SQL file as a
+    job, and `bicycle plan FILE.sql` shows its plan.
+    """
+
+
+sql_command.add_command(shell_command)
 
 
 @command(

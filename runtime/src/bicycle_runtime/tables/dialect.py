@@ -48,6 +48,7 @@ class StatementDialect(SqlDialect):
         """Tokens, with names in double quotes or in backticks."""
 
         IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
+        COMMANDS: ClassVar[set[TokenType]] = set()  # The rest of EXPLAIN is not one text.
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,16 @@ SQL_TEXT_INVALID = BicycleError.row(
     ),
     fix="correct the call; `bicycle plan` repeats the check",
 )
+SQL_STATEMENT_INVALID = BicycleError.row(
+    "BIC-3206",
+    "the statement has {count_text}\n{listing}",
+    cause=(
+        "A statement of `bicycle sql` cannot be parsed, names unknown tables, columns or options, "
+        "has wrong types, or needs a feature that is not supported. ``problems`` lists all of "
+        "them with ``file``, ``line``, ``column`` and ``text``."
+    ),
+    fix="correct the statement and run it again; DESCRIBE and SHOW list names and types",
+)
 
 
 class SqlProblem(Exception):  # it ends the check of one statement

@@ -34,7 +34,7 @@ from bicycle_runtime.tables.plans import (
 )
 from bicycle_sdk.expressions import Expression
 
-_AGGREGATES = ("count", "sum", "avg", "min", "max")
+AGGREGATES = ("count", "sum", "avg", "min", "max")
 # Aggregates that are known, but not supported.
 _OTHER_AGGREGATES = frozenset(
     {"any_value", "approx_count_distinct", "arg_max", "arg_min", "array_agg", "bool_and", "bool_or",
@@ -55,7 +55,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Anonymous):
         return False
     name = str(node.this).lower()
-    return name in _AGGREGATES or name in _OTHER_AGGREGATES
+    return name in AGGREGATES or name in _OTHER_AGGREGATES
 
 
 def name_of(item: exp.Expr, index: int, scope: NameScope, at: int) -> str:
@@ -237,8 +237,8 @@ class Grouping:
         at, word = self._at(call), str(call.this).lower()
         if not is_aggregate(call):
             raise SqlProblem(at, f"FILTER needs an aggregate; {word} is not an aggregate")
-        if word not in _AGGREGATES:
-            raise SqlProblem(at, f"{word} is not supported; known: {', '.join(_AGGREGATES)}")
+        if word not in AGGREGATES:
+            raise SqlProblem(at, f"{word} is not supported; known: {', '.join(AGGREGATES)}")
         arguments, is_distinct = list(call.expressions), False
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
             arguments, is_distinct = arguments[0].expressions, True

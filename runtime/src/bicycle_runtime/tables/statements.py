@@ -29,7 +29,7 @@ from bicycle_runtime.tables.errors import SqlProblem
 
 _TIME_DIGITS_MAX = 3
 _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.VAR)
-_SHELL = "SQL files have no output; run `bicycle plan FILE` to see the operators of the job"
+_SHELL = "a job has no output; `bicycle sql FILE` runs such statements"
 # Statements of other systems, with the reason why they are rejected.
 _REJECTED = {
     "EXPLAIN": _SHELL,
@@ -133,13 +133,23 @@ def read_statements(text: SqlText, checks: Checks, *, has_queries: bool = False)
         return found
     for cursor in cursors:
         try:
-            found.append(_statement(cursor, has_queries=has_queries))
+            found.append(read_statement(cursor, has_queries=has_queries))
         except SqlProblem as problem:
             checks.note_position(text.position(problem.at), str(problem))
     return found
 
 
-def _statement(cursor: Cursor, *, has_queries: bool) -> Statement:
+def statement_words() -> list[str]:
+    """Return the first words of all statements, including rejected ones."""
+    return [*_STATEMENTS, *_REJECTED]
+
+
+def read_statement(cursor: Cursor, *, has_queries: bool = False) -> Statement:
+    """Return a statement of a file, or of a program, which may be a query.
+
+    Raises:
+        SqlProblem: it is wrong, or has no place in a file.
+    """
     token = cursor.peek()
     assert token is not None
     word, at = token.text.upper(), cursor.at

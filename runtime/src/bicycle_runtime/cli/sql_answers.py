@@ -1,0 +1,190 @@
+"""Answers of the SQL shell: tables of rows, live results, plans, and jobs.
+
+A query runs in this process, as a preview does, and its rows are shown as epochs are sealed. An
+INSERT runs as a job, by ``bicycle run``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+
+import click
+
+from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.cli.sql_plans import explain_lines
+from bicycle_runtime.cli.sql_prompt import new_prompt
+from bicycle_runtime.jobs.inspection.reports import inspect_job
+from bicycle_runtime.tables.shell import Answer, JobText, Running, Session, pieces_of
+from bicycle_runtime.testing.bundling import bundle_of
+from bicycle_runtime.testing.previews import preview_epochs
+from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.quantities import amount, duration_text
+from bicycle_sdk.result_tables import ResultTable, text_table
+from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
+
+_EPOCH_RECORDS = 10_000
+_MAIN = "import sys; from bicycle_runtime.cli import main; main(sys.argv[1:], 'bicycle')"
+_SHORT = {"\\d": "SHOW TABLES; SHOW VIEWS", "\\df": "SHOW FUNCTIONS"}
+_DESCRIBE = "\\d "
+_HELP = """\
+SELECT ...;             show the rows of a query; Ctrl-C ends it
+CREATE TABLE | VIEW ...;  define a table or view of this session; DROP TABLE | VIEW name;
+INSERT INTO ...;        run a job that fills a table; Ctrl-C stops it
+EXPLAIN SELECT ...;     show operators, exchanges, and state with its bound
+SHOW TABLES | VIEWS | FUNCTIONS | CREATE TABLE name;    DESCRIBE name;
+SET option = value;     set an option of jobs and queries; SET;  RESET option;
+\\d, \\d name, \\df        tables and views, columns, functions
+\\q, quit, Ctrl-D        end the shell"""
+
+
+def run_prompt() -> None:
+    """Read statements from the terminal and run them, until it is closed."""
+    shell = Shell(as_json=False)
+    ask = new_prompt(shell.session, home().path)
+    show_text("SQL statements end with a semicolon; \\h shows help, \\q ends the shell.")
+    while True:
+        try:
+            text = ask().strip()
+            word = text.rstrip("; ").lower()
+            if word in ("\\q", "quit", "exit"):
+                return
+            if word in ("\\h", "\\?", "help"):
+                click.echo(_HELP)
+                continue
+            if word.startswith(_DESCRIBE):
+                text = f"DESCRIBE {text[len(_DESCRIBE) :]}"
+            shell.run(_SHORT.get(word, text))
+        except EOFError:
+            return
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C clears the line; a job failed.
+            continue
+        except BicycleError as error:
+            show_text(error_text(error), err=True)
+
+
+class Shell:
+    """A session, whose answers are written to standard output.
+
+    Args:
+        as_json: Write a JSON object for each row.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.session = Session()
+        self._as_json = as_json
+
+    def run(self, text: str, *, file: str = "") -> None:
+        """Run statements, and show their answers; the first error ends it.
+
+        Raises:
+            BicycleError: a statement is wrong, or its query or job failed.
+        """
+        for piece in pieces_of(text, file=file):
+            self._show(self.session.answer(piece))
+
+    def _show(self, answer: Answer) -> None:
+        match answer:
+            case Running(is_explained=True):
+                bundle = bundle_of(answer.env, name="explain")
+                report = inspect_job(bundle)
+                if self._as_json:
+                    answer_json(report.to_json())
+                else:
+                    show_text("\n".join(explain_lines(report, bundle.graph)))
+            case Running():
+                self._query(answer)
+            case JobText():
+                _run_job(answer.text, *(["--json"] if self._as_json else []))
+            case ResultTable():
+                rows = _Rows(answer.columns, as_json=self._as_json)
+                rows.show(answer)
+                rows.end("")
+            case _ if not self._as_json:
+                show_text(answer)
+
+    def _query(self, running: Running) -> None:
+        clock = SystemClock()
+        began_ms = clock.now_ms()
+        rows = _Rows(running.columns, as_json=self._as_json)
+        with _interrupts() as stop:
+            epochs = preview_epochs(running.env, running.vertex, size=_EPOCH_RECORDS, stop=stop)
+            with closing(epochs):
+                for records in epochs:
+                    rows.show(ResultTable(records, columns=running.columns))
+        more = f", {duration_text(clock.now_ms() - began_ms)}"
+        if stop.is_set() and sys.stdout.isatty():
+            click.echo()  # After the ^C that the terminal shows.
+        rows.end(f"{more}, stopped" if stop.is_set() else more)
+
+
+class _Rows:
+    """Rows of a result, of which each part is shown when it comes."""
+
+    def __init__(self, columns: Mapping[str, str], *, as_json: bool) -> None:
+        self._columns, self._as_json = columns, as_json
+        self._count = 0
+        self._widths: list[int] = []  # Of the columns of the first part.
+
+    def show(self, table: ResultTable) -> None:
+        """Write the next rows, with headings at first or on a narrow terminal."""
+        self._count += len(table)
+        if self._as_json:
+            for row in table:
+                answer_json({name: row.get(name) for name in table.columns})
+            return
+        lines = text_table(
+            table.headings, table.texts, are_numbers=table.are_numbers, widths=self._widths
+        )
+        is_wide = max(map(len, lines)) > shutil.get_terminal_size().columns
+        if self._widths and not (is_wide and sys.stdout.isatty()):
+            click.echo("\n".join(lines[2:]))
+            return
+        show_table(table.headings, table.texts, are_numbers=table.are_numbers)
+        self._widths = table.widths
+
+    def end(self, more: str) -> None:
+        """Write the number of rows, and the headings of an empty result."""
+        if self._as_json:
+            return
+        if not self._widths:
+            self.show(ResultTable([], columns=self._columns))
+        click.echo(f"({amount(self._count, 'row')}{more})")
+
+
+@contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C sets; the second one raises KeyboardInterrupt."""
+    stop = threading.Event()
+
+    def note(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        # The signal may interrupt a wait for the event, which holds its lock.
+        threading.Thread(target=stop.set).start()
+
+    former = signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _run_job(text: str, *options: str) -> None:
+    """Run an SQL file as a job in the foreground; Ctrl-C stops the job, not the shell."""
+    folder = home().path / "sql"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"sql-{SystemClock().now_ms()}.sql"
+    path.write_text(text, encoding="utf-8")
+    with _interrupts():
+        done = subprocess.run(
+            [sys.executable, "-c", _MAIN, "run", str(path), *options], check=False
+        )
+    if done.returncode:
+        sys.exit(done.returncode)

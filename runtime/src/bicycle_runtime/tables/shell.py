@@ -1,0 +1,298 @@
+"""A session of the SQL shell: definitions, settings, and answers to statements.
+
+Statements that define something are kept as text, and bound again with each query, as in a file.
+So a query at the prompt and in a file mean the same. Nothing runs here: an answer names the stream
+whose records are the rows of a query, or the text of a job.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.expressions.sql.table import ROWS
+from bicycle_runtime.tables.building import Building
+from bicycle_runtime.tables.catalog import Table, no_such
+from bicycle_runtime.tables.dialect import Name, Query, SqlText, split_statements
+from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
+from bicycle_runtime.tables.grouping import AGGREGATES
+from bicycle_runtime.tables.lowering import Lowering
+from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
+from bicycle_runtime.tables.statements import CreateTable, Insert, SetOption
+from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.quantities import amount
+from bicycle_sdk.result_tables import ResultTable
+
+_RESULT = "result"
+_SHOWN_BEFORE, _SHOWN_MAX = 40, 70  # Characters of the line with an error.
+_FUNCTIONS = {name: row for row in ROWS for name in row.names if not row.symbol}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A statement as it was written, with the position of its first character."""
+
+    text: str
+    file: str = ""
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A query to run or to explain: its stream, and the types of columns by field."""
+
+    env: StreamEnvironment
+    vertex: str = ""
+    columns: Mapping[str, str]
+    is_explained: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobText:
+    """The text of an SQL file that runs an INSERT as a job."""
+
+    text: str
+
+
+Answer = str | ResultTable | Running | JobText
+
+
+def pieces_of(text: str, *, file: str = "") -> list[Piece]:
+    """Return the statements of a text.
+
+    Raises:
+        SQL_STATEMENT_INVALID: a quote or a comment is not closed.
+    """
+    source = SqlText(text, file)
+    try:
+        cursors = split_statements(source)
+    except SqlProblem as problem:
+        raise _Bound([Piece(text, file)]).error([(problem.at, str(problem))]) from problem
+    spans = [(each.tokens[0].start, each.tokens[-1].end + 1) for each in cursors]
+    return [Piece(text[begin:end], file, *source.position(begin)) for begin, end in spans]
+
+
+def is_complete(text: str) -> bool:
+    """Return whether a text ends after a semicolon, outside of quotes and comments."""
+    try:
+        return len(split_statements(SqlText(f"{text}\nend", ""))[-1].tokens) == 1
+    except SqlProblem:
+        return False
+
+
+class Session:
+    """The definitions of a session; each statement gets an answer."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Piece] = {}  # By name in lower case; options by "SET name".
+
+    def answer(self, piece: Piece) -> Answer:
+        """Return the answer to a statement.
+
+        Raises:
+            SQL_STATEMENT_INVALID: the statement is wrong; the session is unchanged.
+        """
+        bound = _Bound([*self._kept.values(), piece])
+        bound.require_valid()
+        try:
+            return self._answer(bound, piece)
+        except SqlProblem as problem:
+            raise bound.error([(problem.at, str(problem))]) from problem
+
+    def words(self) -> dict[str, list[str]]:
+        """Return the words that complete a statement, by their kind."""
+        bound = _Bound(list(self._kept.values()))
+        names = [each.name for each in bound.catalog.tables]
+        names += [view.name.text for view in bound.catalog.views]
+        columns = dict.fromkeys(row[0] for each in names for row in bound.columns(each))
+        functions = [*_FUNCTIONS, *AGGREGATES]
+        return {"table": names, "column": list(columns), "keyword": list(KEYWORDS),
+                "function": functions}  # fmt: skip
+
+    def _answer(self, bound: _Bound, piece: Piece) -> Answer:
+        match bound.request:
+            case Request() as request:
+                return self._request(bound, request)
+            case SetOption(key=key, value=value):
+                self._kept[f"SET {key.text}"] = piece
+                return f"{key.text} = {value}"
+            case Insert():
+                texts = [each.text for each in [*self._kept.values(), piece]]
+                return JobText(text="".join(f"{text}\n;\n" for text in texts))
+            case created:
+                name = str(created.name.text)  # Of a table, a view or a function.
+                self._kept[name.lower()] = piece
+                return f"{name} created"
+
+    def _request(self, bound: _Bound, request: Request) -> Answer:
+        """Answer a request that defines nothing."""
+        name = request.name
+        if request.statement is not None:
+            return bound.stream(request.statement, is_explained=request.kind == "EXPLAIN")
+        if request.kind == "RESET":
+            return self._reset(name)
+        if name is None:
+            return self._listing(bound, request.kind)
+        bound.catalog.find(name.text, name.at)
+        if request.kind.startswith("SHOW"):
+            return self._kept[name.text.lower()].text
+        if request.kind.startswith("DROP"):
+            return self._drop(name)
+        return _table(("column", "type", "null", "extra"), bound.columns(name.text))
+
+    @staticmethod
+    def _listing(bound: _Bound, kind: str) -> ResultTable:
+        if kind == "SHOW TABLES":
+            return _table(("table", "connector"), [(t.name, t.kind) for t in bound.catalog.tables])
+        if kind == "SHOW VIEWS":
+            return _table(("view",), [(view.name.text,) for view in bound.catalog.views])
+        if kind == "SET":
+            options = [(each.key.text, each.value) for each in bound.options]
+            return _table(("option", "value"), options)
+        rows = [
+            (name, row.group, " | ".join(f"{each} → {each.result}" for each in row.signatures))
+            for name, row in sorted(_FUNCTIONS.items())
+        ]
+        return _table(("function", "group", "types"), rows)
+
+    def _reset(self, key: Name | None) -> str:
+        known = [each for each in self._kept if each.startswith("SET ")]
+        if key is not None and f"SET {key.text}" not in known:
+            names = [each.removeprefix("SET ") for each in known]
+            raise SqlProblem(key.at, no_such("option that was set", key.text, names))
+        removed = known if key is None else [f"SET {key.text}"]
+        for each in removed:
+            del self._kept[each]
+        return f"{amount(len(removed), 'option')} reset"
+
+    def _drop(self, name: Name) -> str:
+        kept = {key: piece for key, piece in self._kept.items() if key != name.text.lower()}
+        problems = _Bound(list(kept.values())).checks.problems
+        if problems:
+            raise SqlProblem(name.at, f"{name.text} is in use: {problems[0].text}")
+        self._kept = kept
+        return f"{name.text} dropped"
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> ResultTable:
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return ResultTable(found, columns=dict.fromkeys(names, "VARCHAR"))
+
+
+class _Bound:
+    """Statements of a session, bound as a file; the last one may be any request."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self._pieces = pieces
+        # A line of its own ends a comment at the end of a statement.
+        self.text = SqlText("\n;\n".join(each.text for each in pieces), "")
+        self._starts = [0]
+        for each in pieces[:-1]:
+            self._starts.append(self._starts[-1] + len(each.text) + len("\n;\n"))
+        building = Building(self.text, invalid=SQL_STATEMENT_INVALID)
+        self.checks, self.catalog, self.binder = building.checks, building.catalog, building.binder
+        cursors = self._try(split_statements, self.text) or []
+        found = [self._try(read_request, each) for each in cursors]
+        self.request: Any = found[-1] if found else None
+        self.options = [each for each in found if isinstance(each, SetOption)]
+        building.set_options(self.options)
+        self.settings = building.settings
+        building.bind_statements(found)
+        if isinstance(self.request, CreateTable) and not self.checks.problems:
+            table = self.catalog.target(self.request.name)
+            is_source = self.catalog.is_source(table)
+            role = self.catalog.source if is_source else self.catalog.sink
+            self._try(role, table, self.request.name.at)
+
+    def _try(self, call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except SqlProblem as problem:
+            self.checks.note_position(self.text.position(problem.at), str(problem))
+            return None
+
+    def require_valid(self) -> None:
+        """Raise all problems.
+
+        Raises:
+            SQL_STATEMENT_INVALID: there are some.
+        """
+        found = {(each.line, each.column, each.text) for each in self.checks.problems}
+        if found:
+            offset = self.text.offset
+            raise self.error([(offset(line, column), text) for line, column, text in sorted(found)])
+
+    def error(self, problems: list[tuple[int, str]]) -> BicycleError:
+        """Return the error of problems at offsets, each with its line and a caret."""
+        listing, facts = [], []
+        for at, text in problems:
+            index = bisect_right(self._starts, at) - 1
+            piece, begin = self._pieces[index], self.text.position(self._starts[index])
+            found = self.text.position(at)
+            line = found.line - begin.line + piece.line
+            column = found.column + (piece.column - 1 if found.line == begin.line else 0)
+            source = self.text.text.split("\n")[found.line - 1].replace("\t", " ")
+            skipped = max(min(found.column - _SHOWN_BEFORE, len(source) - _SHOWN_MAX), 0)
+            label = f"{piece.file}:{line}:{column}" if piece.file else f"{line}:{column}"
+            caret = " " * (found.column - 1 - skipped) + "^"
+            shown = source[skipped : skipped + _SHOWN_MAX]
+            listing.append(f"  {label}: {text}\n    {shown}\n    {caret}")
+            facts.append({"file": piece.file, "line": line, "column": column, "text": text})
+        return SQL_STATEMENT_INVALID(
+            count_text=amount(len(problems), "problem"), listing="\n".join(listing), problems=facts
+        )
+
+    def stream(self, statement: Query | Insert, *, is_explained: bool = False) -> Running:
+        """Return the stream of a query, or the job of an INSERT.
+
+        Raises:
+            SqlProblem: the query is wrong.
+            SQL_STATEMENT_INVALID: an option of a table is wrong in its role.
+        """
+        table = None
+        if isinstance(statement, Insert):
+            self.catalog.sink(self.catalog.target(statement.name), statement.name.at)
+            table, plan = self.binder.insert(statement)
+        else:
+            plan = self.binder.query(statement)
+        self.require_valid()
+        assert self.settings is not None  # A wrong setting is reported before.
+        env = StreamEnvironment()
+        self.settings.apply_to(env)
+        lowering = Lowering(env, self.catalog, self.binder.names(), self.settings.on_error)
+        columns = {column.field: column.type for column in plan.columns}
+        if table is not None:
+            lowering.write(table, [plan])
+            return Running(env=env, columns=columns, is_explained=is_explained)
+        stream = lowering.records(plan, _RESULT)
+        if is_explained:
+            stream.collect(_RESULT).uid("rows").name("rows of the query")
+        return Running(
+            env=env, vertex=stream.vertex_id(), columns=columns, is_explained=is_explained
+        )
+
+    def columns(self, name: str) -> list[tuple[str, str, str, str]]:
+        """Return name, type, nullability and role of the columns of a table or view."""
+        found = self.catalog.find(name, 0)
+        types: dict[str, str] = {}
+        if not isinstance(found, Table) or any(each.value is not None for each in found.columns):
+            types = {each.name: each.type for each in self.binder.relation(name, 0).columns}
+        if not isinstance(found, Table):
+            return [(each, kind, "", "") for each, kind in types.items()]
+        roles = {each.text: "primary key" for each in found.definition.key}
+        roles |= {each.name.text: "computed" for each in found.columns if each.value is not None}
+        if (time := found.definition.watermark) is not None:
+            roles[time.column.text] = f"event time, up to {time.delay_ms} ms late"
+        return [
+            (
+                each.name.text,
+                types.get(each.name.text, each.type),
+                "NULL" if each.is_nullable else "NOT NULL",
+                roles.get(each.name.text, ""),
+            )
+            for each in found.columns
+        ]
