@@ -95,7 +95,7 @@ class SqlRow(_TableStep, ComputedFields):
         return results
 
 
-class JoinedRow:
+class JoinedFields:
     """The record of two rows; the columns of a missing row are NULL.
 
     Args:

@@ -16,9 +16,9 @@ from typing import Any, Union
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import SqlType
-from bicycle_runtime.tables.functions import JoinedRow, SqlCondition, SqlRow, WindowBounds
+from bicycle_runtime.tables.functions import JoinedFields, SqlCondition, SqlRow, WindowBounds
 from bicycle_runtime.tables.moments import show_ms
-from bicycle_runtime.tables.plans import Join
+from bicycle_runtime.tables.plans import JoinRows
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import sliding_windows, tumbling_windows
 
@@ -33,7 +33,7 @@ _PYTHON: dict[SqlType, Any] = {
 }  # fmt: skip
 
 
-def lower_join(plan: Join, left: Any, right: Any, name: Callable[..., Any]) -> Any:
+def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) -> Any:
     """Return the stream of a join.
 
     Args:
@@ -60,7 +60,7 @@ def lower_join(plan: Join, left: Any, right: Any, name: Callable[..., Any]) -> A
         keyed = rows.key_by(itemgetter(*range(len(own))))
         sides.append(name(keyed, f"{word}-key", f"JOIN ON {plan.text}"))
     stamps = plan.stamps
-    function = JoinedRow(
+    function = JoinedFields(
         [*values[0]], [*values[1]], len(keys[0]) + (plan.how == "full"),
         ([*stamps[0]], [*stamps[1]]),
     )  # fmt: skip
@@ -73,7 +73,7 @@ def lower_join(plan: Join, left: Any, right: Any, name: Callable[..., Any]) -> A
     return name(bounds, "bounds", "window_start, window_end")
 
 
-def _join(plan: Join, left: Any, right: Any, function: JoinedRow) -> Any:
+def _join(plan: JoinRows, left: Any, right: Any, function: JoinedFields) -> Any:
     match plan.kind:
         case "interval":
             return left.interval_join(right, *plan.bounds, function, how=plan.how)
@@ -110,7 +110,7 @@ def _type(kind: SqlType) -> Any:
     return (Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind, type(None))) | None
 
 
-def _bounds(plan: Join) -> str:
+def _bounds(plan: JoinRows) -> str:
     """Return the bound of the state, as text."""
     match plan.kind:
         case "interval":
@@ -123,7 +123,7 @@ def _bounds(plan: Join) -> str:
             return ""
 
 
-def _digest(plan: Join) -> str:
+def _digest(plan: JoinRows) -> str:
     """Return a digest of the parts of a join on which its state depends."""
     parts = [plan.kind, plan.how, str(plan.bounds), str(plan.stamps)]
     if plan.window is not None:

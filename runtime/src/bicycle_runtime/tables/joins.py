@@ -20,8 +20,8 @@ from bicycle_runtime.tables.lateness import require_final
 from bicycle_runtime.tables.moments import Span, fields_of, narrow, shift, span_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
-    Join,
     JoinKind,
+    JoinRows,
     NameScope,
     Plan,
     PlanColumn,
@@ -276,7 +276,7 @@ class _OneJoin:
         self._at = at(node.args.get("on") or node.this)
         self._table_at = at(node.this)
 
-    def interval(self) -> Join:
+    def interval(self) -> JoinRows:
         """Return the plan of a join with bounds of the event times."""
         (left, right), (low, high) = self._sides, self._found.span
         self._keys()
@@ -317,7 +317,7 @@ class _OneJoin:
             "interval", spans, bounds=(low, high), latest=frozenset(latest if is_known else ())
         )
 
-    def windows(self, first: WindowCall | None, second: WindowCall | None) -> Join:
+    def windows(self, first: WindowCall | None, second: WindowCall | None) -> JoinRows:
         """Return the plan of a join of rows in equal windows."""
         window = first or second
         assert window is not None
@@ -350,7 +350,7 @@ class _OneJoin:
         }
         return self._plan("window", spans, window=window, stamps=stamps)
 
-    def version(self, scope: NameScope, of: exp.Expr, table: Relation) -> Join:
+    def version(self, scope: NameScope, of: exp.Expr, table: Relation) -> JoinRows:
         """Return the plan of a join with a version of a table."""
         left, right = self._sides
         kind: JoinKind = "latest"
@@ -415,7 +415,7 @@ class _OneJoin:
             )  # fmt: skip
         return keys
 
-    def _plan(self, kind: JoinKind, spans: Mapping[str, Any], **details: Any) -> Join:
+    def _plan(self, kind: JoinKind, spans: Mapping[str, Any], **details: Any) -> JoinRows:
         left, right = self._sides
         keys = self._keys()
         for side in self._sides:
@@ -438,7 +438,7 @@ class _OneJoin:
                     plans[index] = filter_rows(plans[index], value, sql_of(node))
         columns = [c for side in self._sides for each in side.relations for c in each.columns]
         text = " AND ".join(sql_of(each[2][1]) for each in keys)
-        return Join(
+        return JoinRows(
             columns=tuple(columns), kind=kind, how=self._how, left=plans[0], right=plans[1],
             left_values=left.values, right_values=right.values, left_keys=tuple(left_keys),
             right_keys=tuple(right_keys), text=text, spans=spans,

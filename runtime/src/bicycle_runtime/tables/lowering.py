@@ -31,7 +31,7 @@ from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
     AggregateCall,
     FilterRows,
-    Join,
+    JoinRows,
     LateRows,
     Plan,
     PlanColumn,
@@ -157,7 +157,7 @@ class Lowering:
             case UnionAll():
                 first, *others = [self._stream(each, owner) for each in plan.inputs]
                 return self._set(first.union(*others), owner, "union", "UNION ALL")
-            case Join():
+            case JoinRows():
                 left, right = (self._stream(each, owner) for each in (plan.left, plan.right))
                 return lower_join(plan, left, right, partial(self._name, owner))
         return self._lower_window(plan, owner)

@@ -145,7 +145,7 @@ class WindowRows(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Join(Plan):
+class JoinRows(Plan):
     """Pairs of rows with equal keys.
 
     Args:
@@ -446,7 +446,7 @@ def prune(plan: Plan, needed: set[str], inputs: set[int]) -> Plan:
         needed: The fields that are read.
         inputs: The identities of plans that are not changed: other queries may read them.
     """
-    if id(plan) in inputs or not isinstance(plan, FilterRows | Join):
+    if id(plan) in inputs or not isinstance(plan, FilterRows | JoinRows):
         return plan
     if isinstance(plan, FilterRows):
         rows = prune(plan.input, needed | fields_of(plan.condition), inputs)
