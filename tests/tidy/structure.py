@@ -37,8 +37,7 @@ SOURCES = ROOT / "runtime/src"
 DRIVER = f"{PACKAGE}.jobs.running.driver"
 FILE_LINES_MAX = 500
 SQL_ROOMS = (
-    *("cli/sql.py", "cli/sql_answers.py", "cli/sql_plans.py", "cli/sql_prompt.py"),
-    "cli/sql_shell.py",
+    *("cli/sql.py", "cli/sql_answers.py", "cli/sql_prompt.py"),
     *("expressions/sql", "tables"),
 )
 _MANY = 50_000  # Several batches.

@@ -32,8 +32,9 @@ KIND_FILES_MAX = 5
 OPERATION_FILES_MAX = 2  # Its row, and the table.
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_446  # Without SQL. The aim is 122,210.
-SQL_LINES_MAX = 9_000  # For SQL, its views that change, and queries on sealed state.
+LINES_MAX = 136_438  # Without SQL. The aim is 122,210.
+# For SQL, its views that change, and queries on sealed state. The aim is 9,000.
+SQL_LINES_MAX = 10_078
 # Ends of every graph, and the steps that work on columns, too.
 KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
@@ -49,6 +50,9 @@ STAND_ALONE = frozenset(
         "cli.live",
         "cli.log_reading",
         "cli.operation_commands",  # Generated.
+        "cli.plan",
+        "cli.sql_answers",
+        "cli.sql_prompt",
         "bicycle_streams.cli.refusing",
         "bicycle_streams.cli.stream",
         "bicycle_streams.cli.stream_files",
@@ -82,6 +86,7 @@ STAND_ALONE = frozenset(
         "service_process.rpc",
         "tables.nullability",
         "tables.records",
+        "tables.requests",
         "tables.session",
         "bicycle_streams.file.consuming",
         "bicycle_streams.kafka.transactions",

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bicycle_runtime.cli.sql_prompt import is_entered
+from bicycle_runtime.cli.sql_answers import is_entered
 from tests.unit.cli.screens import COMMAND, Terminal
 from tests.waiting import PATIENCE_S, until
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID
-from bicycle_runtime.tables.shell import JobText, Running, Session, is_complete, pieces_of
+from bicycle_runtime.tables.shell import JobText, Running, ShellSession, is_complete, pieces_of
 from bicycle_runtime.testing.previews import preview_epochs
 from bicycle_sdk.result_tables import ResultTable
 from tests.raising import raises
@@ -29,7 +29,7 @@ def answers(session, text, **where):
 @pytest.fixture
 def session():
     """Return a session with tables and a view."""
-    session = Session()
+    session = ShellSession()
     found = answers(session, f"{BIDS};\n{VIEW}\n;{COUNTS}")
     assert found == ["bids created", "dear created", "counts created"]
     return session

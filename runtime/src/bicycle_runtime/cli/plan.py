@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +23,9 @@ from bicycle_streams.cli.rendering import answer_json, show_text
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport
     from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
+    from bicycle_sdk.graph import JobGraph
 
+_SCOPES = ("key groups", "per subtask")  # Ends of the first line of a state.
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 
@@ -113,9 +117,6 @@ def plan_command(
         more = {} if changes is None else {"changes": changes.to_json(), "provenance": maker}
         answer_json(report.to_json() | more)
         return
-    # Slow to import, and needed for an SQL file only.
-    from bicycle_runtime.cli.sql_plans import explain_lines
-
     is_sql = plugin.endswith(".sql")
     lines = explain_lines(report, bundle.graph) if is_sql else report_lines(report)
     if changes is not None:
@@ -123,6 +124,46 @@ def plan_command(
     show_text("\n".join(lines))
     if changes is not None:
         require_no_loss(changes, allows_dropped=allows_dropped)
+
+
+def explain_lines(report: JobReport, graph: JobGraph) -> list[str]:
+    """Return the plan of a query, or of all statements of a file.
+
+    Args:
+        report: The report on the job.
+        graph: Its graph.
+    """
+    return [*_operator_lines(report, graph), *_other_lines(report)]
+
+
+def _operator_lines(report: JobReport, graph: JobGraph) -> Iterator[str]:
+    """Yield each operator, the part of the query that it computes, and its batches."""
+    batches = {each.operator: each.text.partition(": ")[2] for each in report.columns}
+    yield "operators:"
+    for vertex in graph.vertices:
+        how = batches.get(vertex.id)
+        yield f"  {vertex.id}: {vertex.name}{f', on {how}' if how else ''}"
+
+
+def _other_lines(report: JobReport) -> Iterator[str]:
+    states = {state.operator: state for state in report.states}
+    _, *lines = report_lines(replace(report, columns=()))
+    for line in lines:
+        state = states.get(line.strip().partition(": ")[0])
+        is_first = state is not None and line.endswith(_SCOPES)
+        yield f"{line}{_bound(state, report)}" if is_first and state is not None else line
+
+
+def _bound(state: StateReport, report: JobReport) -> str:
+    """Return the bound of a state, as far as it is known before the job runs."""
+    if state.window_growth == "none":
+        return ", bounded: a window is removed when the watermark passes its end"
+    unbounded = [each for each in report.warnings if each.operator == state.operator]
+    if any(each.kind == "unbounded-state" for each in unbounded):
+        return ", unbounded: it grows with the number of keys"
+    if state.keyed and all(each.ttl_ms is not None for each in state.keyed):
+        return ", bounded: entries are removed after their TTL"
+    return ""
 
 
 def report_lines(report: JobReport) -> list[str]:

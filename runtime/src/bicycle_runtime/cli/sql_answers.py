@@ -17,10 +17,17 @@ from contextlib import closing, contextmanager
 import click
 
 from bicycle_runtime.cli.parameters import home
-from bicycle_runtime.cli.sql_plans import explain_lines
+from bicycle_runtime.cli.plan import explain_lines
 from bicycle_runtime.cli.sql_prompt import new_prompt
 from bicycle_runtime.jobs.inspection.reports import inspect_job
-from bicycle_runtime.tables.shell import Answer, JobText, Running, Session, pieces_of
+from bicycle_runtime.tables.shell import (
+    Answer,
+    JobText,
+    Running,
+    ShellSession,
+    is_complete,
+    pieces_of,
+)
 from bicycle_runtime.testing.bundling import bundle_of
 from bicycle_runtime.testing.previews import preview_epochs
 from bicycle_sdk.clock import SystemClock
@@ -47,7 +54,7 @@ SET option = value;     set an option of jobs and queries; SET;  RESET option;
 def run_prompt() -> None:
     """Read statements from the terminal and run them, until it is closed."""
     shell = Shell(as_json=False)
-    ask = new_prompt(shell.session, home().path)
+    ask = new_prompt(shell.session, home().path, is_complete=is_entered)
     show_text("SQL statements end with a semicolon; \\h shows help, \\q ends the shell.")
     while True:
         try:
@@ -69,6 +76,14 @@ def run_prompt() -> None:
             show_text(error_text(error), err=True)
 
 
+def is_entered(text: str) -> bool:
+    """Return whether Enter ends a text: a whole statement, or a command of the shell."""
+    word = text.strip().lower()
+    return (
+        not word or word.startswith("\\") or word in ("quit", "exit", "help") or is_complete(text)
+    )
+
+
 class Shell:
     """A session, whose answers are written to standard output.
 
@@ -77,7 +92,7 @@ class Shell:
     """
 
     def __init__(self, *, as_json: bool) -> None:
-        self.session = Session()
+        self.session = ShellSession()
         self._as_json = as_json
 
     def run(self, text: str, *, file: str = "") -> None:

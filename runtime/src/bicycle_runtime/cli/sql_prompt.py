@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -11,7 +12,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from bicycle_runtime.tables.shell import Session, is_complete
+if TYPE_CHECKING:
+    from bicycle_runtime.tables.shell import ShellSession
 
 _PROMPT, _CONTINUATION = "sql> ", "...> "
 _HISTORY = "sql_history"
@@ -24,7 +26,7 @@ class WordCompletion(Completer):
         session: The session.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ShellSession) -> None:
         self._session = session
 
     def get_completions(
@@ -45,12 +47,15 @@ class WordCompletion(Completer):
                     yield Completion(shown, -len(begin), display_meta=kind)
 
 
-def new_prompt(session: Session, folder: Path) -> Callable[[], str]:
+def new_prompt(
+    session: ShellSession, folder: Path, *, is_complete: Callable[[str], bool]
+) -> Callable[[], str]:
     """Return a function that reads a statement or a command of the shell.
 
     Args:
         session: The session, for completion.
         folder: The folder of the history.
+        is_complete: Whether Enter ends a text: a whole statement, or a command of the shell.
     """
     folder.mkdir(parents=True, exist_ok=True)
     history = folder / _HISTORY
@@ -60,7 +65,7 @@ def new_prompt(session: Session, folder: Path) -> Callable[[], str]:
     @keys.add("enter")
     def _enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_entered(buffer.text):
+        if is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.newline(copy_margin=False)
@@ -74,11 +79,3 @@ def new_prompt(session: Session, folder: Path) -> Callable[[], str]:
         prompt_continuation=_CONTINUATION,
     )
     return lambda: prompt.prompt(_PROMPT)
-
-
-def is_entered(text: str) -> bool:
-    """Return whether Enter ends a text: a whole statement, or a command of the shell."""
-    word = text.strip().lower()
-    return (
-        not word or word.startswith("\\") or word in ("quit", "exit", "help") or is_complete(text)
-    )

@@ -84,7 +84,7 @@ def is_complete(text: str) -> bool:
         return False
 
 
-class Session:
+class ShellSession:
     """The definitions of a session; each statement gets an answer."""
 
     def __init__(self) -> None:
