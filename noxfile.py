@@ -38,6 +38,8 @@ NOT_IMPORTED = (
     "bicycle_runtime.connectors.postgres",
     "bicycle_runtime.expressions",
     "bicycle_runtime.tables",
+    "bicycle_runtime.cli.sql_answers",
+    "bicycle_runtime.cli.sql_prompt",
     "bicycle_runtime.formats.avro",
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.stream_clients.pulsar",
