@@ -24,25 +24,22 @@ from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, requ
 from bicycle_runtime.tables.moments import fields_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
-    NameScope,
     Plan,
     PlanColumn,
-    Relation,
     Scan,
     UnionAll,
     WindowRows,
-    compile_in,
     compose,
     filter_rows,
     name_nodes,
     prune,
     require_rows,
-    sql_of,
     substitute,
     unique_field,
     window_rows,
 )
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
+from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
 from bicycle_sdk.expressions import Expression, col, lit
 

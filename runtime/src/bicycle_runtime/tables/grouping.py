@@ -19,17 +19,19 @@ from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
-    NameScope,
     Plan,
     PlanColumn,
-    Relation,
     WindowAggregate,
+    filter_rows,
+    unique_field,
+)
+from bicycle_runtime.tables.scope import (
+    NameScope,
+    Relation,
     compile_fields,
     compile_in,
     field_node,
-    filter_rows,
     sql_of,
-    unique_field,
     with_fields,
 )
 from bicycle_sdk.expressions import Expression

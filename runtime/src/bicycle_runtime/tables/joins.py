@@ -22,19 +22,15 @@ from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     JoinKind,
     JoinRows,
-    NameScope,
     Plan,
     PlanColumn,
-    Relation,
     Scan,
-    compile_in,
     filter_rows,
-    sql_of,
     substitute,
     unique_field,
-    with_fields,
 )
 from bicycle_runtime.tables.rejections import check_expression_parts, check_join
+from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, with_fields
 from bicycle_sdk.expressions import Expression
 
 How = Literal["inner", "left", "right", "full"]

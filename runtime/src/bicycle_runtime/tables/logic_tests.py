@@ -41,7 +41,8 @@ from bicycle_runtime.tables.logic_records import (
     read_text,
     shown_value,
 )
-from bicycle_runtime.tables.plans import NameScope, Plan, compile_in
+from bicycle_runtime.tables.plans import Plan
+from bicycle_runtime.tables.scope import NameScope, compile_in
 from bicycle_runtime.tables.statements import ColumnDefinition
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError

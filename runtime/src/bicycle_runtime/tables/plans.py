@@ -1,30 +1,23 @@
 """Plans of queries: nodes with columns, and expressions over these columns.
 
 The columns of a node have a name, which queries use, and a field, which is unique in its records.
-Names of a query are replaced by fields before it is compiled, so that equal expressions are equal
-trees: GROUP BY and SELECT are compared in this form.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sqlglot import exp
-
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.expressions.sql.compiling import Translation, check
 from bicycle_runtime.expressions.sql.types import SqlType
-from bicycle_runtime.tables.catalog import Table, no_such
-from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
+from bicycle_runtime.tables.catalog import Table
+from bicycle_runtime.tables.dialect import WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.moments import fields_of, sum_of
 from bicycle_sdk.expressions import Expression
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
-_POSITION = re.compile(r" \(line \d+, column \d+\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,70 +167,6 @@ class JoinRows(Plan):
     stamps: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
 
 
-@dataclass(slots=True)
-class Relation:
-    """A table of FROM: its alias, its plan, and its columns by the names of the query.
-
-    ``merged`` are columns of USING, which are read by the other table if no table is named.
-    """
-
-    alias: str
-    plan: Plan
-    columns: tuple[PlanColumn, ...]
-    window: WindowCall | None = None
-    merged: frozenset[str] = frozenset()
-
-    def visible(self, alias: str) -> tuple[PlanColumn, ...]:
-        """Return the columns that a name with this alias, or without one, may mean."""
-        return tuple(column for column in self.columns if alias or column.field not in self.merged)
-
-
-@dataclass(slots=True)
-class NameScope:
-    """The names that a query sees."""
-
-    relations: list[Relation] = field(default_factory=list)
-
-    @property
-    def columns(self) -> list[PlanColumn]:
-        """The columns of all tables."""
-        return [column for each in self.relations for column in each.columns]
-
-    def named(self, alias: str, at: int) -> list[Relation]:
-        """Return the tables with an alias; all for an empty alias.
-
-        Raises:
-            SqlProblem: no table has this alias.
-        """
-        found = [each for each in self.relations if alias.lower() in ("", each.alias.lower())]
-        if not found:
-            problem = no_such("table", alias, [each.alias for each in self.relations])
-            if any(column.name.lower() == alias.lower() for column in self.columns):
-                problem = (
-                    f"{alias} is a column; write {alias} ->> 'name' for a part of a JSON value"
-                )
-            raise SqlProblem(at, problem)
-        return found
-
-    def resolve(self, node: exp.Column, default: int) -> PlanColumn:
-        """Return the column that a name means.
-
-        Raises:
-            SqlProblem: no column has this name, or several have it.
-        """
-        at, name = offset_of(node, default), node.name
-        named = self.named(node.table, at)
-        columns = [column for each in named for column in each.visible(node.table)]
-        found = [column for column in columns if column.name == name]
-        if not found:
-            found = [column for column in columns if column.name.lower() == name.lower()]
-        if len(found) > 1:
-            raise SqlProblem(at, f"column {name!r} is ambiguous; write table.{name}")
-        if not found:
-            raise SqlProblem(at, no_such("column", name, [column.name for column in columns]))
-        return found[0]
-
-
 def inputs_of(plan: Plan) -> list[Plan]:
     """Return the plans whose rows a node reads."""
     found = [getattr(plan, name, None) for name in ("input", "left", "right")]
@@ -253,89 +182,6 @@ def name_nodes(plan: Plan, name: str, names: dict[int, str]) -> None:
         names[id(plan)] = name
         for each in inputs_of(plan):
             name_nodes(each, name, names)
-
-
-# --- expressions ---------------------------------------------------------------------------------
-
-
-class _Translation(Translation):
-    """The translation of expressions, whose errors have positions."""
-
-    def __init__(self, columns: Mapping[str, Expression], at: int) -> None:
-        super().__init__(columns)
-        self._at = at
-
-    def tree(self, node: exp.Expr) -> Expression:
-        try:
-            return super().tree(node)
-        except ValueError as error:
-            problem = _POSITION.sub("", str(error))
-            raise SqlProblem(offset_of(node, self._at), problem) from error
-
-
-def compile_fields(node: exp.Expr, columns: Iterable[PlanColumn], at: int) -> Expression:
-    """Return the tree of an expression whose names are fields.
-
-    Raises:
-        SqlProblem: a type does not fit, or a function is unknown.
-    """
-    found = _Translation({column.field: column.read() for column in columns}, at).tree(node)
-    try:
-        check(found)
-    except ValueError as error:
-        raise SqlProblem(offset_of(node, at), str(error)) from error
-    return found
-
-
-def compile_in(scope: NameScope, node: exp.Expr, at: int) -> Expression:
-    """Return the tree of an expression over the columns of a scope.
-
-    Raises:
-        SqlProblem: a name is unknown, or a type does not fit.
-    """
-    named = with_fields(node, scope, at)
-    try:
-        return compile_fields(named, scope.columns, at)
-    except SqlProblem as problem:  # It names fields.
-        text = str(problem)
-        for part in node.find_all(exp.Column):
-            name = scope.resolve(part, at).field
-            if name != part.name:
-                text = re.sub(rf"\b{re.escape(name)}\b", sql_of(part), text)
-        raise SqlProblem(problem.at, text) from problem
-
-
-def with_fields(node: exp.Expr, scope: NameScope, at: int) -> exp.Expr:
-    """Return an expression whose names are fields.
-
-    Raises:
-        SqlProblem: a name is unknown or ambiguous.
-    """
-
-    def replace_name(part: exp.Expr) -> exp.Expr:
-        if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
-            return field_node(scope.resolve(part, at).field, part)
-        return part
-
-    found: exp.Expr = node.copy().transform(replace_name)
-    return found
-
-
-def field_node(name: str, written: exp.Expr) -> exp.Column:
-    """Return the node of a field, at the position of a part of a query."""
-    identifier = exp.Identifier(this=name, quoted=not name.isidentifier())
-    starts = [part.meta for part in written.walk() if "start" in part.meta]
-    if starts:
-        identifier.meta.update(min(starts, key=lambda meta: int(meta["start"])))
-    return exp.Column(this=identifier)
-
-
-def sql_of(node: exp.Expr) -> str:
-    """Return an expression as text in one line, with names of columns without quotes."""
-    plain = node.copy()
-    for identifier in plain.find_all(exp.Identifier):
-        identifier.set("quoted", not identifier.name.isidentifier())
-    return " ".join(plain.sql(StatementDialect).split())
 
 
 def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
