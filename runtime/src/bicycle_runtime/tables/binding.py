@@ -15,7 +15,7 @@ from sqlglot import exp
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
 from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, no_such
-from bicycle_runtime.tables.dialect import Name, Query, WindowCall, offset_of
+from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
 from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
@@ -39,7 +39,7 @@ from bicycle_runtime.tables.plans import (
     window_rows,
 )
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
-from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of
+from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, window_columns
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
 from bicycle_sdk.expressions import Expression, col, lit
 
@@ -67,7 +67,7 @@ class Binder:
             SqlProblem: the query is wrong, or does not fit the table.
         """
         table = self._catalog.target(statement.name)
-        targets = target_columns(table, statement.columns)
+        targets = table.targets(statement.columns)
         plan = self.query(statement.query)
         require_rows(plan)
         if not table.definition.key:
@@ -215,27 +215,6 @@ def _time(table: Table, columns: Sequence[PlanColumn]) -> str | None:
             f"the watermark column {name} is {found.type}; expected TIMESTAMP(3)",
         )
     return found.field
-
-
-def target_columns(table: Table, names: Sequence[Name]) -> list[ColumnDefinition]:
-    """Return the columns that an INSERT fills, in its order."""
-    stored = {column.name.text: column for column in table.stored_columns}
-    if not names:
-        return list(stored.values())
-    found: dict[str, ColumnDefinition] = {}
-    for name in names:
-        known = find_name(name.text, stored)
-        if known is None:
-            raise SqlProblem(name.at, no_such("column", name.text, stored))
-        if known in found:
-            raise SqlProblem(name.at, f"column {known} is named twice")
-        found[known] = stored[known]
-    for column in stored.values():
-        if column.name.text not in found and not column.is_nullable:
-            raise SqlProblem(
-                names[0].at, f"column {column.name.text} of {table.name} is NOT NULL; name it, too"
-            )
-    return list(found.values())
 
 
 def _assign_value(target: ColumnDefinition, column: PlanColumn, at: int) -> Expression:
@@ -402,7 +381,7 @@ class _QueryBinder:
             window, plan = plan.window, plan.input
         elif window is not None:
             require_rows(plan)
-            columns = _window_columns(plan, window)
+            columns = window_columns(plan, window)
         if names:
             columns = _rename(columns, [each.name for each in names], self.at(alias_node))
         return Relation(alias, plan, columns, window)
@@ -455,36 +434,3 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     if not isinstance(node, exp.Union) or any(node.args.get(name) for name in _NOT_PLAIN):
         return [node]
     return [*_operands(node.left), *_operands(node.right)]
-
-
-def _window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
-    """Return the columns of a table in a window function.
-
-    Raises:
-        SqlProblem: the time column is not the event time, or a key is unknown.
-    """
-    names = [column.name for column in plan.columns]
-    found = find_name(window.time.text, names)
-    if found is None:
-        raise SqlProblem(window.time.at, no_such("column", window.time.text, names))
-    column = next(each for each in plan.columns if each.name == found)
-    if plan.time != column.field:
-        time = next((each.name for each in plan.columns if each.field == plan.time), None)
-        hint = (
-            f"; its event time is {time}"
-            if time
-            else "; after an interval join, rows have the later time of both sides: select "
-            "greatest(a.at, b.at) AS at"
-            if plan.spans
-            else f": declare WATERMARK FOR {found} AS {found} - INTERVAL '…' SECOND in CREATE TABLE"
-        )
-        raise SqlProblem(
-            window.time.at, f"{found} is not the event time of {window.table.text}{hint}"
-        )
-    for key in window.keys:
-        if find_name(key.text, names) is None:
-            raise SqlProblem(key.at, no_such("column", key.text, names))
-    for name in WINDOW_COLUMNS:
-        if find_name(name, names):
-            raise SqlProblem(window.at, f"{window.table.text} already has a column {name}")
-    return (*plan.columns, *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS))

@@ -7,7 +7,7 @@ its options are checked for the roles that it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,6 +68,34 @@ class Table:
     def stored_columns(self) -> tuple[ColumnDefinition, ...]:
         """The columns that are not computed."""
         return tuple(column for column in self.columns if column.value is None)
+
+    def targets(self, names: Sequence[Name]) -> list[ColumnDefinition]:
+        """Return the columns that an INSERT fills, in its order.
+
+        Args:
+            names: The columns that it names; none for all.
+
+        Raises:
+            SqlProblem: a name is wrong, or a column that is NOT NULL is missing.
+        """
+        stored = {column.name.text: column for column in self.stored_columns}
+        if not names:
+            return list(stored.values())
+        found: dict[str, ColumnDefinition] = {}
+        for name in names:
+            known = find_name(name.text, stored)
+            if known is None:
+                raise SqlProblem(name.at, no_such("column", name.text, stored))
+            if known in found:
+                raise SqlProblem(name.at, f"column {known} is named twice")
+            found[known] = stored[known]
+        for column in stored.values():
+            if column.name.text not in found and not column.is_nullable:
+                raise SqlProblem(
+                    names[0].at,
+                    f"column {column.name.text} of {self.name} is NOT NULL; name it, too",
+                )
+        return list(found.values())
 
 
 class Catalog:

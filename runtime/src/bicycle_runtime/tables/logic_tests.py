@@ -20,7 +20,6 @@ from sqlglot import exp
 
 from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.tables.binding import target_columns
 from bicycle_runtime.tables.building import Building
 from bicycle_runtime.tables.dialect import (
     Cursor,
@@ -283,7 +282,7 @@ class _Job:
     def _rows(self, values: _Values) -> tuple[str, list[dict[str, Any]]]:
         """Return the source of a table, and the records of its rows."""
         table = self._building.catalog.target(values.table)
-        columns = target_columns(table, values.columns)
+        columns = table.targets(values.columns)
         found = []
         for row in values.rows:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from bicycle_runtime.expressions.sql.compiling import Translation, check
-from bicycle_runtime.tables.catalog import no_such
+from bicycle_runtime.tables.catalog import find_name, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.plans import Plan, PlanColumn
+from bicycle_runtime.tables.plans import WINDOW_COLUMNS, Plan, PlanColumn
 from bicycle_sdk.expressions import Expression
 
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
@@ -164,3 +164,36 @@ def sql_of(node: exp.Expr) -> str:
     for identifier in plain.find_all(exp.Identifier):
         identifier.set("quoted", not identifier.name.isidentifier())
     return " ".join(plain.sql(StatementDialect).split())
+
+
+def window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
+    """Return the columns of a table in a window function.
+
+    Raises:
+        SqlProblem: the time column is not the event time, or a key is unknown.
+    """
+    names = [column.name for column in plan.columns]
+    found = find_name(window.time.text, names)
+    if found is None:
+        raise SqlProblem(window.time.at, no_such("column", window.time.text, names))
+    column = next(each for each in plan.columns if each.name == found)
+    if plan.time != column.field:
+        time = next((each.name for each in plan.columns if each.field == plan.time), None)
+        hint = (
+            f"; its event time is {time}"
+            if time
+            else "; after an interval join, rows have the later time of both sides: select "
+            "greatest(a.at, b.at) AS at"
+            if plan.spans
+            else f": declare WATERMARK FOR {found} AS {found} - INTERVAL '…' SECOND in CREATE TABLE"
+        )
+        raise SqlProblem(
+            window.time.at, f"{found} is not the event time of {window.table.text}{hint}"
+        )
+    for key in window.keys:
+        if find_name(key.text, names) is None:
+            raise SqlProblem(key.at, no_such("column", key.text, names))
+    for name in WINDOW_COLUMNS:
+        if find_name(name, names):
+            raise SqlProblem(window.at, f"{window.table.text} already has a column {name}")
+    return (*plan.columns, *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS))
