@@ -18,7 +18,7 @@ from bicycle_streams.cli.rendering import error_text
 from tests.docs.scripts import ROOT
 from tests.raising import raises
 
-BLOCK = re.compile(r"^```(sql|slt|jsonl|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sql|slt|jsonl|text|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page, language):
@@ -33,6 +33,16 @@ def built(text, file="page.sql"):
     return env
 
 
+@pytest.fixture
+def functions(tmp_path, monkeypatch):
+    """The module with the functions of the page, importable."""
+    [module] = blocks("docs/how-to/sql.md", "python")
+    (tmp_path / "shop_functions.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_functions", raising=False)
+
+
+@pytest.mark.usefixtures("functions")
 def test_the_statements_of_the_page_are_one_file():
     graph = built("\n".join(blocks("docs/how-to/sql.md", "sql"))).execute("page")
 
@@ -46,9 +56,11 @@ def test_the_statements_of_the_page_are_one_file():
         "euros",
         "per_minute",
         "late_bids",
+        "spreads",
     }
 
 
+@pytest.mark.usefixtures("functions")
 def test_the_joins_of_the_page_give_their_rows():
     text = "\n".join(blocks("docs/how-to/sql.md", "sql"))
     day = "2026-11-28T10:{}:00Z".format

@@ -157,6 +157,20 @@ def test_modules_of_the_folder_that_a_file_imports_come_along(neighbors, script,
     assert extracted(neighbors, tmp_path).plugin_version != ref.version
 
 
+def test_modules_of_the_functions_of_an_sql_file_come_along(neighbors, script, tmp_path):
+    text = script(
+        "CREATE FUNCTION shout AS 'helpers:shout';\nSELECT 'no FUNCTION AS', 'stranger:x';", "v.sql"
+    )
+
+    for of_plugins, expected in (
+        (False, ["helpers.py", "parts/more.py", "parts/table.txt", "v_job.py"]),
+        (True, ["v_job.py"]),
+    ):
+        _, packed = pack_script(text, cache_dir=tmp_path / "cache", of_plugins=of_plugins)
+        with zipfile.ZipFile(packed.path) as archive:
+            assert sorted(archive.namelist()) == expected
+
+
 def test_an_error_of_a_neighbor_names_its_file_and_line(neighbors, script, tmp_path):
     script("import parts\n\nraise RuntimeError('not today')\n", "helpers.py")
 

@@ -3,9 +3,8 @@
 The file becomes an environment with one module, as a plugin of its own environment does: driver,
 child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
 module runs the text of the file under the file's own name, so that errors name its lines. Modules
-of the file's folder that it imports are packed beside it. Which function is the job is read off the
-text; nothing is imported here. For a pipeline or an SQL file the module holds the text, and builds
-the graph from it.
+of the file's folder that it imports are packed beside it. For a pipeline or an SQL file the module
+holds the text, and builds the graph from it.
 """
 
 from __future__ import annotations
@@ -39,8 +38,9 @@ pipeline = pipeline_job({text!r}, file={file!r}, notation={notation!r}{more})
 _SQL = """\
 from bicycle_runtime.tables.job import sql_job
 
-statements = sql_job({text!r}, file={file!r})
+statements = sql_job({text!r}, file={file!r}{more})
 """
+_SQL_MODULE = re.compile(r"\bFUNCTION\b[^;']*\bAS\s+'([\w.]+):", re.IGNORECASE)
 _TEXT_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
 _VERSION_LENGTH = 12
@@ -146,7 +146,9 @@ def _pack_text(
         job, template = (job_name(read_pipeline(text)), "pipeline"), _PIPELINE
     more = ", of_plugins=True" if of_plugins else ""
     source = template.format(text=content, file=text, notation=notation, more=more)
-    return _pack(path, content, source, cache_dir, job=job)
+    imports = "\n".join(f"import {name}" for name in _SQL_MODULE.findall(content))
+    beside = {} if of_plugins or notation else find_neighbors(path, imports)
+    return _pack(path, content, source, cache_dir, job=job, neighbors=beside)
 
 
 def _pack(

@@ -38,6 +38,7 @@ from bicycle_runtime.tables.plans import (
     unique_field,
     window_rows,
 )
+from bicycle_runtime.tables.python_functions import with_functions
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, window_columns
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
@@ -97,7 +98,8 @@ class Binder:
         Raises:
             SqlProblem: it is wrong.
         """
-        return _QueryBinder(self, query, {}).bind(query.tree)
+        bound = with_functions(query.tree, self._catalog.functions)
+        return _QueryBinder(self, query, {}).bind(bound)
 
     def names(self) -> dict[int, str]:
         """Return the names of views, by the identity of the nodes of their plans."""
@@ -173,7 +175,8 @@ class Binder:
             if column.value is None:
                 value = stored[name]
             else:
-                bound = compile_in(scope, column.value, column.name.at)
+                given = with_functions(column.value, self._catalog.functions)
+                bound = compile_in(scope, given, column.name.at)
                 value, kind = substitute(bound, stored), tree.type_of(bound)
             columns.append(PlanColumn(name, name, kind))
             values.append(value)

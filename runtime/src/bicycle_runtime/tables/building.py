@@ -21,6 +21,7 @@ from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.plans import Plan, UnionAll
 from bicycle_runtime.tables.statements import (
+    CreateFunction,
     CreateTable,
     CreateView,
     Insert,
@@ -52,31 +53,33 @@ class SqlSettings(Settings, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     ] = field(default_factory=dict)
 
 
-def build_tables(env: StreamEnvironment, text: str, *, file: str) -> None:
+def build_tables(env: StreamEnvironment, text: str, *, file: str, of_plugins: bool = False) -> None:
     """Add the streams of an SQL file to an environment.
 
     Args:
         env: The environment.
         text: The content of the file.
         file: Its name, for errors.
+        of_plugins: Whether it may name functions of installed distributions only.
 
     Raises:
         SQL_INVALID: with all problems of the file.
     """
-    check_tables(text, file=file).lower(env)
+    check_tables(text, file=file, of_plugins=of_plugins).lower(env)
 
 
-def check_tables(text: str, *, file: str) -> Building:
+def check_tables(text: str, *, file: str, of_plugins: bool = False) -> Building:
     """Return the bound statements of an SQL file.
 
     Args:
         text: The content of the file.
         file: Its name, for errors.
+        of_plugins: Whether it may name functions of installed distributions only.
 
     Raises:
         SQL_INVALID: with all problems of the file.
     """
-    found = Building(SqlText(text.removeprefix("\ufeff"), file))
+    found = Building(SqlText(text.removeprefix("\ufeff"), file), of_plugins=of_plugins)
     found.bind()
     return found
 
@@ -86,13 +89,15 @@ class Building:
 
     Args:
         text: The file.
+        of_plugins: Whether it may name functions of installed distributions only.
         invalid: Returns the error of problems, as for ``Checks``.
     """
 
     def __init__(
-        self, text: SqlText, *, invalid: Callable[..., BicycleError] = SQL_INVALID
-    ) -> None:
-        self.text = text
+        self, text: SqlText, *, of_plugins: bool = False,
+        invalid: Callable[..., BicycleError] = SQL_INVALID,
+    ) -> None:  # fmt: skip
+        self.text, self._of_plugins = text, of_plugins
         self.checks = Checks(text, invalid)
         self.catalog = Catalog(text, self.checks)
         self.binder = Binder(self.catalog)
@@ -135,7 +140,9 @@ class Building:
     def bind_statements(self, statements: Sequence[Statement]) -> None:
         """Add the tables and views of statements, then bind their queries; note problems."""
         for each in statements:
-            if isinstance(each, CreateTable):
+            if isinstance(each, CreateFunction):
+                self.note(self.catalog.add_function, each, self._of_plugins)
+            elif isinstance(each, CreateTable):
                 self.note(self.catalog.add_table, each)
             elif isinstance(each, CreateView):
                 self.note(self.catalog.add_view, each)

@@ -18,7 +18,17 @@ from bicycle_runtime.endpoints.sources import SOURCES, SourceKeys
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name, SqlText
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.statements import ColumnDefinition, CreateTable, CreateView
+from bicycle_runtime.tables.python_functions import (
+    RESERVED_FUNCTIONS,
+    UserFunction,
+    load_function,
+)
+from bicycle_runtime.tables.statements import (
+    ColumnDefinition,
+    CreateFunction,
+    CreateTable,
+    CreateView,
+)
 from bicycle_sdk.errors import BicycleError
 
 Role = Literal["source", "sink"]
@@ -110,6 +120,7 @@ class Catalog:
         self._text, self._checks = text, checks
         self._tables: dict[str, Table] = {}
         self._views: dict[str, CreateView] = {}
+        self.functions: dict[str, UserFunction] = {}
         self._sources: dict[str, SourceKeys | None] = {}
         self._sinks: dict[str, SinkKeys | None] = {}
 
@@ -164,6 +175,25 @@ class Catalog:
         """
         self._require_new(definition.name)
         self._views[definition.name.text.lower()] = definition
+
+    def add_function(self, definition: CreateFunction, of_plugins: bool) -> None:
+        """Add a function in Python.
+
+        Raises:
+            SqlProblem: its name is in use, or it cannot be called by SQL.
+        """
+        name = definition.name
+        if name.text.lower() in self.functions:
+            raise SqlProblem(name.at, f"{name.text} is defined twice")
+        if name.text.lower() in RESERVED_FUNCTIONS:
+            raise SqlProblem(name.at, f"{name.text} is a function of SQL; choose another name")
+        location = definition.location
+        if of_plugins and ":" in location.text:
+            raise SqlProblem(
+                location.at, f"{location.text!r} is not an entry point of an installed "
+                "distribution; this file may use only such functions",
+            )  # fmt: skip
+        self.functions[name.text.lower()] = load_function(name.text, location.text, location.at)
 
     def find(self, name: str, at: int) -> Table | CreateView:
         """Return a table or a view.

@@ -31,6 +31,7 @@ from bicycle_runtime.records.times import moment_of, time_of
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import ProcessFunction
 from bicycle_sdk.windows.aggregates import Minimum
+from bicycle_sdk.windows.functions import AggregateFunction, is_mergeable
 
 
 class _TableStep:
@@ -252,3 +253,42 @@ class LeastNumber(Minimum[Any, Any]):
     def add_all(self, accumulator: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
         known = (*accumulator, *self.known(values))
         return (self.best(known),) if known else ()
+
+
+class PythonAggregate(AggregateFunction[Any, Any, Any]):
+    """An aggregate of users over the values of a column.
+
+    Args:
+        inner: The aggregate.
+        selector: Reads the value of a row.
+        takes_null: Whether it takes NULL, too.
+    """
+
+    def __init__(self, inner: Any, selector: Callable[[Any], Any], *, takes_null: bool) -> None:
+        self.inner, self.selector, self.takes_null = inner, selector, takes_null
+
+    def create_accumulator(self) -> Any:
+        return self.inner.create_accumulator()
+
+    def add(self, accumulator: Any, value: Any) -> Any:
+        given = self.selector(value)
+        is_skipped = given is None and not self.takes_null
+        return accumulator if is_skipped else self.inner.add(accumulator, given)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return self.inner.get_result(accumulator)
+
+
+class MergingAggregate(PythonAggregate):
+    """An aggregate of users whose accumulators merge."""
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return self.inner.merge(a, b)
+
+
+def python_aggregate(
+    inner: AggregateFunction[Any, Any, Any], selector: Callable[[Any], Any], *, takes_null: bool
+) -> PythonAggregate:
+    """Return an aggregate of users over the values of a column."""
+    kind = MergingAggregate if is_mergeable(inner) else PythonAggregate
+    return kind(inner, selector, takes_null=takes_null)

@@ -25,6 +25,7 @@ from bicycle_runtime.tables.plans import (
     filter_rows,
     unique_field,
 )
+from bicycle_runtime.tables.python_functions import UserFunction, called
 from bicycle_runtime.tables.scope import (
     NameScope,
     Relation,
@@ -56,7 +57,9 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Return whether a part of a query is the call of an aggregate."""
     if not isinstance(node, exp.Anonymous):
         return False
-    name = str(node.this).lower()
+    name, function = str(node.this).lower(), called(node)
+    if function is not None:
+        return function.aggregate is not None
     return name in AGGREGATES or name in _OTHER_AGGREGATES
 
 
@@ -239,6 +242,9 @@ class Grouping:
         at, word = self._at(call), str(call.this).lower()
         if not is_aggregate(call):
             raise SqlProblem(at, f"FILTER needs an aggregate; {word} is not an aggregate")
+        function = called(call)
+        if function is not None:
+            return self._python_aggregate(call, function, condition)
         if word not in AGGREGATES:
             raise SqlProblem(at, f"{word} is not supported; known: {', '.join(AGGREGATES)}")
         arguments, is_distinct = list(call.expressions), False
@@ -261,6 +267,22 @@ class Grouping:
             require_comparable(tree.type_of(value), at, "DISTINCT")
         kind = _result_type(word, value, at)
         return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
+
+    def _python_aggregate(
+        self, call: exp.Expr, function: UserFunction, condition: exp.Expr | None
+    ) -> AggregateCall:
+        arguments = [self._argument(each, function.name) for each in call.expressions]
+        try:
+            value = function.call(arguments)
+        except ValueError as error:
+            raise SqlProblem(self._at(call), str(error)) from error
+        if condition is not None:
+            wanted = self._argument(condition, "FILTER")
+            value = tree.case([(wanted, value)], tree.literal(None))
+        return AggregateCall(
+            function=f"python {function.python.location}", value=value, python=function,
+            type=function.row.signatures[0].result,
+        )  # fmt: skip
 
     def _argument(self, node: exp.Expr, word: str) -> Expression:
         for part in node.walk():

@@ -15,17 +15,20 @@ from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
 
 
-def sql_job(text: str, *, file: str) -> Callable[[StreamEnvironment], None]:
+def sql_job(
+    text: str, *, file: str, of_plugins: bool = False
+) -> Callable[[StreamEnvironment], None]:
     """Return the job of an SQL file.
 
     Args:
         text: The content of the file.
         file: Its name, for errors.
+        of_plugins: Whether it may name functions of installed distributions only.
     """
 
     @bicycle_plugin(name=PurePath(file).stem)
     def statements(env: StreamEnvironment) -> None:
-        _building(file).build_tables(env, text, file=file)
+        _building(file).build_tables(env, text, file=file, of_plugins=of_plugins)
 
     return statements
 
@@ -41,7 +44,7 @@ def check_sql(text: str, *, file: str) -> None:
         SQL_INVALID: with all problems of the file.
         SQL_LIBRARY_MISSING: the parser is not installed.
     """
-    _building(file).check_tables(text, file=file)
+    _building(file).check_tables(text, file=file, of_plugins=True)
 
 
 def _building(file: str) -> ModuleType:

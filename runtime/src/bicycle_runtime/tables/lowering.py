@@ -25,6 +25,7 @@ from bicycle_runtime.tables.functions import (
     SqlCondition,
     SqlRecord,
     json_value,
+    python_aggregate,
 )
 from bicycle_runtime.tables.joined import lower_join
 from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
@@ -301,6 +302,9 @@ def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
     if column is None:
         return Count()
     selector = col(column.field)
+    if aggregate.python is not None and aggregate.python.aggregate is not None:
+        [takes_null] = aggregate.python.python.takes_null
+        return python_aggregate(aggregate.python.aggregate, selector, takes_null=takes_null)
     word, is_distinct = aggregate.function, aggregate.is_distinct
     if word == "count" and not is_distinct:
         return Count(selector)

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.catalog import Table
 from bicycle_runtime.tables.dialect import WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.moments import fields_of, sum_of
+from bicycle_runtime.tables.python_functions import UserFunction
 from bicycle_sdk.expressions import Expression
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
@@ -97,6 +99,7 @@ class AggregateCall:
     value: Expression | None
     type: SqlType
     is_distinct: bool = False
+    python: UserFunction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -236,13 +239,23 @@ def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expressi
     fields = {field_read(value): column.field for column, value in reversed(pairs)}
     latest = [fields[name] for name in plan.latest if name in fields]
     found, rest = tuple(values), plan
-    if isinstance(plan, Project):
+    if isinstance(plan, Project) and not any(map(_is_random, plan.values)):
         inner = {each.field: value for each, value in zip(plan.columns, plan.values, strict=True)}
         found, rest = tuple(substitute(value, inner) for value in values), plan.input
     return Project(
         columns=tuple(columns), time=time, spans=spans, input=rest, values=found,
         latest=frozenset(latest if len(latest) == len(plan.latest) else ()),
     )  # fmt: skip
+
+
+def _is_random(expression: Expression) -> bool:
+    """Return whether a second computation may have another result."""
+    return any(
+        not part.is_deterministic
+        if isinstance(part, PythonFunction)
+        else isinstance(part, Expression) and _is_random(part)
+        for part in expression.arguments
+    )
 
 
 def _spans(

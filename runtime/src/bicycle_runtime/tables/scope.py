@@ -17,6 +17,7 @@ from bicycle_runtime.tables.catalog import find_name, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import WINDOW_COLUMNS, Plan, PlanColumn
+from bicycle_runtime.tables.python_functions import called
 from bicycle_sdk.expressions import Expression
 
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
@@ -95,6 +96,9 @@ class _Translation(Translation):
 
     def tree(self, node: exp.Expr) -> Expression:
         try:
+            function = called(node)
+            if function is not None:
+                return function.call([self.tree(each) for each in node.expressions])
             return super().tree(node)
         except ValueError as error:
             problem = _POSITION.sub("", str(error))

@@ -114,7 +114,15 @@ class Select:
     query: Query
 
 
-Statement = CreateTable | CreateView | Insert | SetOption | Select
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunction:
+    """A name for a function in Python: ``module:name``, or an entry point."""
+
+    name: Name
+    location: Name
+
+
+Statement = CreateTable | CreateView | CreateFunction | Insert | SetOption | Select
 
 
 def read_statements(text: SqlText, checks: Checks, *, has_queries: bool = False) -> list[Statement]:
@@ -179,11 +187,13 @@ def _create(cursor: Cursor) -> Statement:
         return _create_table(cursor)
     if cursor.take("VIEW"):
         return _create_view(cursor)
+    if cursor.take("FUNCTION"):
+        return _create_function(cursor)
     if cursor.sees("MATERIALIZED"):
         raise SqlProblem(
             cursor.at, "CREATE MATERIALIZED VIEW is not supported; use CREATE VIEW and INSERT INTO"
         )
-    raise cursor.unexpected("TABLE or VIEW")
+    raise cursor.unexpected("TABLE, VIEW or FUNCTION")
 
 
 def _read_name(cursor: Cursor, of: str) -> Name:
@@ -402,6 +412,15 @@ def _create_view(cursor: Cursor) -> CreateView:
     return CreateView(name=name, columns=columns, query=query)
 
 
+def _create_function(cursor: Cursor) -> CreateFunction:
+    name = _read_name(cursor, "a function")
+    cursor.expect("AS")
+    location = _text(cursor, "'module:function'")
+    if cursor.take("LANGUAGE") and not cursor.take("PYTHON"):
+        raise SqlProblem(cursor.at, "functions are in Python: LANGUAGE PYTHON")
+    return CreateFunction(name=name, location=Name(location.text, int(location.start)))
+
+
 def _insert(cursor: Cursor) -> Insert:
     if cursor.sees("OVERWRITE"):
         raise SqlProblem(cursor.at, "OVERWRITE is not supported; a job appends rows")
@@ -432,4 +451,4 @@ _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "INSERT": _insert,
     "SET": _set,
 }
-_KNOWN = "CREATE TABLE, CREATE VIEW, INSERT INTO, SET"
+_KNOWN = "CREATE TABLE, CREATE VIEW, CREATE FUNCTION, INSERT INTO, SET"

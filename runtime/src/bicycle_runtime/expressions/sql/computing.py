@@ -141,6 +141,27 @@ class SqlRows:
             errors = _both(value.errors, errors)
         return Computed(found.column, errors)
 
+    def _python(self, expression: Expression) -> Computed:
+        word, python, *arguments = expression.arguments
+        given = [self.array(each) for each in arguments]
+        failed = _NO_ERRORS
+        for each in given:
+            failed = _both(failed, each.errors)
+        columns = [each.column for each in given]
+        if python.is_on_columns:
+            found = self._apply(python.on_arrays, columns, word)
+            return Computed(found.column, _both(failed, found.errors))
+        results, errors = python.each(columns, self.count, failed)
+
+        def convert(start: int, stop: int) -> Any:
+            try:
+                return _listed_column(word, results[start:stop])
+            except FAILURES as error:
+                raise ValueError(f"{python.location} returned no {word}: {error}") from error
+
+        found = self._isolate(convert, arrow_type(word))
+        return Computed(found.column, _both(failed, _both(errors, found.errors)))
+
     def _logic(self, expression: Expression) -> Computed:
         _, *sides = expression.arguments
         left, right = (self.value(each) for each in sides)
@@ -323,6 +344,7 @@ _SPECIAL: Mapping[str, Callable[[SqlRows, Expression], Computed]] = {
     "sql.column": SqlRows._column,
     "sql.cast": SqlRows._cast,
     "sql.try_cast": SqlRows._cast,
+    "sql.python": SqlRows._python,
     "sql.json_get": SqlRows._json_path,
     "sql.json_get_text": SqlRows._json_path,
     "sql.case": SqlRows._case,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.expressions.sql.functions import Signature, SqlFunction
+from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import (
     BIGINT,
@@ -153,12 +154,24 @@ def call(name: str, *arguments: Expression) -> Expression:
     found = FUNCTIONS.get(word)
     if found is None:
         raise UnknownFunctionError(word)
+    result, values = resolve(found, word, arguments)
+    return Expression(f"sql.{found.name}", result, *values)
+
+
+def resolve(
+    found: SqlFunction, word: str, arguments: Sequence[Expression]
+) -> tuple[SqlType, list[Expression]]:
+    """Return the type of a call, and its arguments with the types of a signature.
+
+    Raises:
+        WrongTypesError: no signature accepts the arguments.
+    """
     given = [type_of(each) for each in arguments]
     resolved = _resolve(found, given, [each.operation == "sql.literal" for each in arguments])
     if resolved is None:
         raise WrongTypesError(word, given, expected_types(found), found.group)
     pairs = zip(arguments, resolved.arguments, strict=True)
-    return Expression(f"sql.{found.name}", resolved.result, *(cast(*pair) for pair in pairs))
+    return resolved.result, [cast(*pair) for pair in pairs]
 
 
 def expected_types(function: SqlFunction) -> str:
@@ -315,7 +328,7 @@ def from_text(text: str) -> Expression:
 def _data(value: Any) -> Any:
     if isinstance(value, Expression):
         return {value.operation: [_data(each) for each in value.arguments]}
-    return value
+    return value.location if isinstance(value, PythonFunction) else value
 
 
 def _expression(data: Any) -> Any:
