@@ -57,6 +57,8 @@ def test_the_statements_of_the_page_are_one_file():
         "per_minute",
         "late_bids",
         "spreads",
+        "basket_tags",
+        "basket_lines",
     }
 
 
@@ -69,7 +71,7 @@ def test_the_joins_of_the_page_give_their_rows():
     shipments = [{"order_id": 2, "at": day(30)}]
     inputs = {"orders": orders, "rates": rates, "shipments": shipments}
 
-    with Harness(built(text), scripted=["bids-source", "bids_of_kafka-source", *(
+    with Harness(built(text), scripted=["bids-source", "bids_of_kafka-source", "baskets-source", *(
         f"{name}-source" for name in inputs
     )]) as harness:  # fmt: skip
         for name, rows in inputs.items():

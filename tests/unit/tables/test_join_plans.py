@@ -151,3 +151,17 @@ def test_a_window_with_late_updates_is_not_joined():
     [(_, _, problem)] = problems(text)
 
     assert problem == "ALLOWED_LATENESS: late rows update results; and a join needs final rows"
+
+
+def test_a_join_of_windows_has_no_late_rows():
+    text = f"""{HEAD}
+        CREATE VIEW counts AS SELECT id, window_end, count(*) AS n
+          FROM TUMBLE(o, at, INTERVAL '1' HOUR) GROUP BY id, window_end;
+        CREATE VIEW pairs AS SELECT c.id, d.n FROM counts c JOIN counts d ON c.id = d.id
+          AND c.window_end = d.window_end;
+        INSERT INTO out SELECT id, n FROM pairs$late;
+    """
+
+    [(_, _, problem)] = problems(text)
+
+    assert problem == "there is no table pairs$late: the query of pairs has no window"

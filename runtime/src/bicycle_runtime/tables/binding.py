@@ -42,6 +42,7 @@ from bicycle_runtime.tables.python_functions import with_functions
 from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, window_columns
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
+from bicycle_runtime.tables.unnesting import add_unnest, split_unnests
 from bicycle_sdk.expressions import Expression, col, lit
 
 # Connectors whose values have the types of their columns; those of others may be texts.
@@ -329,18 +330,21 @@ class _QueryBinder:
     # --- SELECT ------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select) -> Plan:
+        node, unnests = split_unnests(node, self.at)
         check_select(node, self.at)
         from_ = node.args.get("from_")
         if from_ is None:
             raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
         relation, where = self._relation(from_.this), node.args.get("where")
         scope, condition = NameScope([relation]), where and where.this
+        for each in unnests:
+            relation.plan = add_unnest(each, relation.plan, scope, self.at)
         if where is not None:
             self._check_where(where.this, scope if not node.args.get("joins") else NameScope())
         inputs = {id(relation.plan)}
         if node.args.get("joins"):
             binder = JoinBinder(self._relation, self.at)
-            relation, scope, condition = binder.bind(node, relation)
+            relation, scope, condition = binder.bind(node, scope)
             inputs = binder.inputs
         if condition is not None:
             relation.plan = self._filter(relation.plan, condition, scope)

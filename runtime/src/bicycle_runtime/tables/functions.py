@@ -154,6 +154,27 @@ class SqlCondition(_TableStep, Where):
         super().__init__(CompiledExpressions(names=("where",), trees=(condition,), types=()))
 
 
+class UnnestItems:
+    """Rows with an item of an array in place of the array.
+
+    Args:
+        fields: The field of the array, and perhaps the field of the number of the item.
+        is_outer: Whether an array without items leads to a row with NULL.
+    """
+
+    def __init__(self, fields: Sequence[str], *, is_outer: bool) -> None:
+        self.fields, self.is_outer = tuple(fields), is_outer
+
+    def __call__(self, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found = [
+            {**record, **dict(zip(self.fields, (item, number), strict=False))}
+            for number, item in enumerate(record[self.fields[0]] or (), 1)
+        ]
+        if found or not self.is_outer:
+            return found
+        return [{**record, **dict.fromkeys(self.fields)}]
+
+
 class EventTime(HasExpression):
     """The event time of a row, in ms since 1970: a column that must not be NULL."""
 

@@ -115,16 +115,18 @@ class JoinBinder:
         self.inputs: set[int] = set()
 
     def bind(
-        self, node: exp.Select, first: Relation
+        self, node: exp.Select, scope: NameScope
     ) -> tuple[Relation, NameScope, exp.Expr | None]:
-        """Return the joined rows, the names of all tables, and the rest of WHERE."""
+        """Return the joined rows, the names of all tables, and the rest of WHERE.
+
+        The tables of ``scope`` precede the joins; the first one has their rows.
+        """
         joins, where = node.args["joins"], node.args.get("where")
         outer = {str(each.args.get("side") or "").upper() for each in joins}
         # Without RIGHT and FULL, a condition of WHERE is one of an inner join of its columns.
         is_moved = where is not None and not outer & {"RIGHT", "FULL"}
         self._where = _split_and(where.this) if is_moved and where is not None else []
-        every, scope = list(self._where), NameScope([first])
-        plan = first.plan
+        every, plan = list(self._where), scope.relations[0].plan
         self.inputs.add(id(plan))
         for each in joins:
             plan, scope = self._join(plan, scope, each)

@@ -24,6 +24,7 @@ from bicycle_runtime.tables.plans import (
     PlanColumn,
     Project,
     UnionAll,
+    Unnest,
     WindowAggregate,
 )
 from bicycle_sdk.expressions import Expression, col, lit
@@ -120,7 +121,7 @@ def _top_windows(plan: Plan) -> Iterator[WindowAggregate]:
     match plan:
         case WindowAggregate():
             yield plan
-        case FilterRows() | Project():
+        case FilterRows() | Project() | Unnest():
             yield from _top_windows(plan.input)
         case UnionAll():
             for each in plan.inputs:

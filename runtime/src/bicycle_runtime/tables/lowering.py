@@ -8,10 +8,9 @@ belongs to exactly these keys, aggregates and bounds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
@@ -24,6 +23,7 @@ from bicycle_runtime.tables.functions import (
     LeastNumber,
     SqlCondition,
     SqlRecord,
+    UnnestItems,
     json_value,
     python_aggregate,
 )
@@ -39,6 +39,7 @@ from bicycle_runtime.tables.plans import (
     Project,
     Scan,
     UnionAll,
+    Unnest,
     WindowAggregate,
 )
 from bicycle_sdk import StreamEnvironment
@@ -158,21 +159,26 @@ class Lowering:
             case UnionAll():
                 first, *others = [self._stream(each, owner) for each in plan.inputs]
                 return self._set(first.union(*others), owner, "union", "UNION ALL")
-            case JoinRows():
-                left, right = (self._stream(each, owner) for each in (plan.left, plan.right))
-                return lower_join(plan, left, right, partial(self._name, owner))
-        return self._lower_window(plan, owner)
+        return _LOWERED[type(plan)](self, plan, owner)
 
-    def _lower_window(self, plan: Plan, owner: str) -> Any:
-        if isinstance(plan, LateRows):
-            late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
-            rows = late.map(_record(plan.columns, late_values(plan)))
-            return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
-        assert isinstance(plan, WindowAggregate)
-        return self._window(plan, owner)
+    def _join(self, plan: JoinRows, owner: str) -> Any:
+        left, right = (self._stream(each, owner) for each in (plan.left, plan.right))
+        return lower_join(
+            plan, left, right, lambda stream, word, name: self._set(stream, owner, word, name)
+        )
 
-    def _name(self, owner: str, stream: Any, word: str, name: str) -> Any:
-        return self._set(stream, owner, word, name)
+    def _late(self, plan: LateRows, owner: str) -> Any:
+        late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
+        rows = late.map(_record(plan.columns, late_values(plan)))
+        return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
+
+    def _unnest(self, plan: Unnest, owner: str) -> Any:
+        kept, added = plan.input.columns, plan.columns[len(plan.input.columns) :]
+        values = [*(each.read() for each in kept), plan.value]
+        stream = self._stream(plan.input, owner).map(_record([*kept, added[0]], values))
+        stream = self._set(stream, owner, "array", f"array {added[0].name}")
+        rows = UnnestItems([each.field for each in added], is_outer=plan.is_outer)
+        return self._set(stream.flat_map(rows), owner, "unnest", f"UNNEST {added[0].name}")
 
     def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
         """Set the id, the name and the error policy of a vertex; return its stream."""
@@ -260,6 +266,14 @@ class Lowering:
         results = windowed.aggregate(*(functions or [Count()]))
         word = f"window-{_digest(plan)}"
         return self._set(results, owner, word, f"{plan.window.kind} {owner}")
+
+
+_LOWERED: Mapping[type[Plan], Callable[[Lowering, Any, str], Any]] = {
+    WindowAggregate: Lowering._window,
+    JoinRows: Lowering._join,
+    LateRows: Lowering._late,
+    Unnest: Lowering._unnest,
+}
 
 
 def decode_json(plan: Plan, names: Collection[str]) -> Plan:

@@ -92,6 +92,18 @@ class UnionAll(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Unnest(Plan):
+    """A row for each item of an array, and with ``is_outer`` one for an empty array.
+
+    The columns are those of the input, the item, and perhaps its number.
+    """
+
+    input: Plan
+    value: Expression
+    is_outer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AggregateCall:
     """An aggregate of a window: the word of its function, and its argument or None."""
 

@@ -152,7 +152,7 @@ def reject_source(node: exp.Expr, at: int) -> None:
         SqlProblem: it is not a table, a view or a query.
     """
     if isinstance(node, exp.Unnest):
-        raise SqlProblem(at, "UNNEST is not supported")
+        raise SqlProblem(at, "UNNEST needs a table: FROM table CROSS JOIN UNNEST(column) AS t (x)")
     if isinstance(node, exp.Values):
         raise SqlProblem(at, "VALUES is not supported in FROM; read a table")
     inner = node.this if isinstance(node, exp.Subquery) else node

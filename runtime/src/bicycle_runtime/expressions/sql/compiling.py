@@ -111,6 +111,7 @@ class SqlDialect(DuckDB):
         """The parser, which interprets only functions with a syntax of their own."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        LAMBDAS: ClassVar[dict[Any, Any]] = {}  # ``f(a -> 'b')`` has a path as its argument.
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: DuckDB.Parser.FUNCTION_PARSERS[name]

@@ -1,0 +1,95 @@
+"""UNNEST: a row for each item of an array, beside the columns of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any
+
+from sqlglot import exp
+
+from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.plans import Plan, PlanColumn, Unnest, unique_field
+from bicycle_runtime.tables.scope import NameScope, Relation, compile_in
+
+_At = Callable[[exp.Expr], int]
+
+
+def split_unnests(node: exp.Select, at: _At) -> tuple[exp.Select, list[exp.Expr]]:
+    """Return a SELECT without its first joins, which are with UNNEST, and these joins.
+
+    Raises:
+        SqlProblem: another join precedes UNNEST.
+    """
+    joins: list[exp.Expr] = node.args.get("joins") or []
+    found = list(takewhile(_unnest_of, joins))
+    for each in joins[len(found) :]:
+        if _unnest_of(each) is not None:
+            raise SqlProblem(
+                at(each), "UNNEST after another join is not supported; write it before the join, "
+                "or create a view",
+            )  # fmt: skip
+    if not found:
+        return node, []
+    rest = node.copy()
+    rest.set("joins", rest.args["joins"][len(found) :] or None)
+    return rest, found
+
+
+def add_unnest(join: exp.Expr, plan: Plan, scope: NameScope, at: _At) -> Plan:
+    """Return the rows of a plan with the items of an array, and name their columns.
+
+    Raises:
+        SqlProblem: the value is not an array, or the join has a condition.
+    """
+    node = _unnest_of(join)
+    assert node is not None
+    is_outer = _require_plain(join, at)
+    if scope.relations[0].window is not None:
+        raise SqlProblem(at(join), "UNNEST beside a window is not supported; create a view")
+    if len(node.expressions) != 1:
+        raise SqlProblem(at(join), f"UNNEST has one array, got {len(node.expressions)}")
+    [given] = node.expressions
+    value = compile_in(scope, given, at(given))
+    kind = tree.type_of(value)
+    if not kind.endswith("[]"):
+        hint = "; write UNNEST(json_items(…))" if kind == "JSON" else ""
+        raise SqlProblem(at(given), f"UNNEST of {kind} is not possible; expected an array{hint}")
+    alias = join.this.args.get("alias") or node.args.get("alias")
+    names = [] if alias is None else [each.name for each in alias.args.get("columns") or []]
+    name = "unnest" if alias is None else alias.name
+    offset = node.args.get("offset")
+    if len(names) > 1:
+        raise SqlProblem(at(join), f"UNNEST has 1 column, got {len(names)} names")
+    item = PlanColumn(names[0] if names else name, "", kind.removesuffix("[]"))
+    added = [_with_field(item, plan.columns)]
+    if offset:
+        word = offset.name if isinstance(offset, exp.Expr) else "ordinality"
+        ordinal = PlanColumn(word, "", "BIGINT")
+        added.append(_with_field(ordinal, [*plan.columns, *added]))
+    scope.relations.append(Relation(name, plan, tuple(added)))
+    return Unnest(
+        columns=(*plan.columns, *added), time=plan.time, spans=plan.spans, latest=plan.latest,
+        input=plan, value=value, is_outer=is_outer,
+    )  # fmt: skip
+
+
+def _unnest_of(join: exp.Expr) -> Any:
+    found = join.this.this if isinstance(join.this, exp.Lateral) else join.this
+    return found if isinstance(found, exp.Unnest) else None
+
+
+def _require_plain(join: exp.Expr, at: _At) -> bool:
+    """Return whether the join is LEFT; a condition other than TRUE is rejected."""
+    side, on = str(join.args.get("side") or "").upper(), join.args.get("on")
+    is_true = isinstance(on, exp.Boolean) and bool(on.this)
+    if side not in ("", "LEFT") or (on is not None and not is_true) or join.args.get("using"):
+        raise SqlProblem(
+            at(join), "UNNEST needs CROSS JOIN UNNEST(…) or LEFT JOIN UNNEST(…) ON TRUE"
+        )
+    return side == "LEFT"
+
+
+def _with_field(column: PlanColumn, others: Any) -> PlanColumn:
+    return PlanColumn(column.name, unique_field(column.name, others), column.type)
