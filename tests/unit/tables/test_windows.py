@@ -1,8 +1,10 @@
 """Windows: TUMBLE, HOP, CUMULATE and SESSION return what DuckDB computes from all rows."""
 
 import random
+import struct
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -142,6 +144,7 @@ def test_late_rows_are_counted_and_change_no_result():
 @pytest.mark.parametrize(
     ("aggregate", "type"),
     [
+        ("count(DISTINCT f)", "BIGINT"),
         ("sum(d)", "DECIMAL(38,2)"), ("max(d)", "DECIMAL(10,2)"), ("sum(n)", "BIGINT"),
         ("min(n)", "BIGINT"), ("max(k)", "VARCHAR"), ("min(f)", "DOUBLE"), ("avg(f)", "DOUBLE"),
         ("max(moment)", "TIMESTAMP(3)"), ("count(DISTINCT n)", "BIGINT"),
@@ -210,3 +213,64 @@ def test_nan_is_the_greatest_number():
 
     assert row["least"] == 1.0
     assert row["greatest"] != row["greatest"]  # It is NaN.
+
+
+@pytest.mark.parametrize(("parallelism", "epochs"), [(1, 1), (2, 3), (3, 7)])
+def test_equal_floats_are_one_key_as_in_duckdb(parallelism, epochs):
+    query = """SELECT f, f / 3, count(*), count(DISTINCT f), avg(d) FROM {source}
+        GROUP BY f, f / 3{window}"""
+    text = f"""{HEAD}
+        CREATE TABLE out (f DOUBLE, g DOUBLE, n BIGINT, m BIGINT, a DECIMAL(38,6))
+          WITH (kind = 'file', path = 'a');
+        INSERT INTO out {
+        query.format(source="TUMBLE(t, moment, INTERVAL '1' HOUR)", window=", window_start")
+    };
+    """
+    chance = random.Random(parallelism)
+    floats = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), None, 0.1, 0.1 + 0.2, 5e-324]
+    # NaNs are different objects, and have different bits.
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
+    rows = [
+        {
+            "f": chance.choice([*floats, other_nan]),
+            "d": chance.choice([None, Decimal(chance.randint(-999, 999)) / 100]),
+            "moment": START,
+        }
+        for _ in range(200)
+    ]
+
+    with ran(text, {"t": rows}, epochs=epochs, parallelism=parallelism) as harness:
+        found = Counter(map(_comparable, map(plain, harness.results("out"))))
+
+    expected = by_duckdb(COLUMNS, rows, {"q": query.format(source="t", window="")})["q"]
+    assert found == Counter(map(_comparable, expected))
+
+
+def _comparable(row):
+    """Return a row whose NaNs and zeros are equal, with the average in 6 digits."""
+    *values, average = row
+    texts = (None if value is None else repr(value + 0.0) for value in values)
+    return (*texts, None if average is None else f"{average:.6f}")
+
+
+def test_the_average_of_decimals_is_exact_and_rounded_once():
+    text = f"""{HEAD}
+        CREATE TABLE out (a DECIMAL(38,6)) WITH (kind = 'file', path = 'a');
+        INSERT INTO out SELECT avg(d) FROM TUMBLE(t, moment, INTERVAL '1' HOUR)
+          GROUP BY k, window_start;
+    """
+    amounts = {
+        "a": ["1.00", "1.00", "0.00"], "b": ["-0.01", "-0.01", "-0.01", "0.00"],
+        "c": ["99999999.99"] * 3, "d": [None], "e": ["0.00", "-0.01"],
+    }  # fmt: skip
+    rows = [
+        {"k": k, "d": None if d is None else Decimal(d), "moment": START}
+        for k, several in amounts.items()
+        for d in several
+    ]
+
+    with ran(text, {"t": rows}, epochs=3, faults=["before_seal"], between=Harness.crash) as job:
+        found = [row["a"] for row in job.results("out")]
+
+    expected = ["0.666667", "-0.007500", "99999999.990000", None, "-0.005000"]
+    assert sorted(map(str, found)) == sorted(map(str, expected))

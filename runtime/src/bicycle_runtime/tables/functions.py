@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -23,15 +23,18 @@ from bicycle_runtime.expressions.sql.steps import (
     Where,
 )
 from bicycle_runtime.expressions.sql.tree import call, column
-from bicycle_runtime.expressions.sql.types import decimal_digits
+from bicycle_runtime.expressions.sql.types import DECIMAL_DIGITS_MAX, decimal_digits, decimal_type
 from bicycle_runtime.formats.typed_values import exact_decimal
 from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.records.times import moment_of, time_of
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import ProcessFunction
-from bicycle_sdk.windows.aggregates import Minimum
+from bicycle_sdk.windows.aggregates import Average, Minimum
 from bicycle_sdk.windows.functions import AggregateFunction, is_mergeable
+
+_AVERAGE_SCALE = 6  # As in Flink: averages of money have more digits than its amounts.
+_EXACT = Context(prec=100)
 
 
 class _TableStep:
@@ -262,6 +265,40 @@ _CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
 def json_value(text: str | None) -> Any:
     """Return the value of a JSON text."""
     return None if text is None else msgspec.json.decode(text)
+
+
+class DecimalAverage(Average[Any]):
+    """The average of decimals, exact and rounded once, half away from zero.
+
+    Args:
+        selector: Reads the value of a row.
+        scale: Digits after the point of the result.
+    """
+
+    def __init__(self, selector: Callable[[Any], Any], *, scale: int) -> None:
+        super().__init__(selector, skips_none=True)
+        self.scale = scale
+
+    def get_result(self, accumulator: tuple[Any, tuple[float, ...], int]) -> Any:
+        total, _, count = accumulator
+        if not count:
+            return None
+        # Scaled as whole numbers: a quotient of decimals would be rounded twice.
+        numerator, denominator = abs(Decimal(total)).as_integer_ratio()
+        scaled = (2 * numerator * 10**self.scale // (denominator * count) + 1) // 2
+        return Decimal(scaled).scaleb(-self.scale, _EXACT).copy_sign(total)
+
+
+def average_scale(digits: tuple[int, int]) -> int:
+    """Return the digits after the point of the average of a DECIMAL."""
+    return max(_AVERAGE_SCALE, digits[1])
+
+
+def average_type(word: str) -> str:
+    """Return the type of the average of a DECIMAL."""
+    digits = decimal_digits(word)
+    assert digits is not None
+    return decimal_type(DECIMAL_DIGITS_MAX, average_scale(digits))
 
 
 class LeastNumber(Minimum[Any, Any]):

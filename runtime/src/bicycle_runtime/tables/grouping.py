@@ -15,6 +15,7 @@ from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.functions import average_type
 from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -22,6 +23,7 @@ from bicycle_runtime.tables.plans import (
     Plan,
     PlanColumn,
     WindowAggregate,
+    double_key,
     filter_rows,
     unique_field,
 )
@@ -265,6 +267,7 @@ class Grouping:
             value = tree.case([(wanted, given)], tree.literal(None))
         if is_distinct and value is not None:
             require_comparable(tree.type_of(value), at, "DISTINCT")
+            value = double_key(value)
         kind = _result_type(word, value, at)
         return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
 
@@ -310,7 +313,7 @@ def _window_spans(window: WindowCall) -> dict[str, tuple[int, int]]:
 
 def require_comparable(kind: SqlType, at: int, clause: str) -> None:
     """Require a type whose equal values have equal keys."""
-    if kind == "DOUBLE":
+    if kind == "DOUBLE" and clause == "JOIN":  # As values, NaN equals no value.
         hint = "floats that look equal may differ; cast to DECIMAL(p, s)"
         raise SqlProblem(at, f"{clause} of DOUBLE is not supported: {hint}")
     if kind.endswith("[]") or kind in ("JSON", "INTERVAL"):
@@ -331,9 +334,7 @@ def _result_type(word: str, value: Expression | None, at: int) -> SqlType:
     if word in ("sum", "avg") and kind not in _NUMBERS and not is_decimal:
         raise SqlProblem(at, f"{word} of {kind} is not supported; expected a number")
     if word == "avg":
-        if is_decimal:
-            raise SqlProblem(at, "avg of DECIMAL is not supported; cast to DOUBLE")
-        return "DOUBLE"
+        return average_type(kind) if is_decimal else "DOUBLE"
     if kind.endswith("[]") or kind in ("JSON", "INTERVAL", "BLOB", "BOOLEAN"):
         raise SqlProblem(at, f"{word} of {kind} is not supported")
     if word == "sum" and is_decimal:

@@ -15,15 +15,17 @@ from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.expressions.sql.types import SqlType, decimal_digits
 from bicycle_runtime.tables.catalog import Catalog, Table
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import (
+    DecimalAverage,
     EventTime,
     LeastNumber,
     SqlCondition,
     SqlRecord,
     UnnestItems,
+    average_scale,
     json_value,
     python_aggregate,
 )
@@ -41,6 +43,7 @@ from bicycle_runtime.tables.plans import (
     UnionAll,
     Unnest,
     WindowAggregate,
+    double_key,
 )
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.aggregations import everything
@@ -232,9 +235,9 @@ class Lowering:
         return found
 
     def _aggregate(self, plan: WindowAggregate, owner: str) -> Any:
+        encoded = [double_key(value) for value in plan.keys]
         keys = [
-            PlanColumn(f"k{at}", f"k{at}", tree.type_of(value))
-            for at, value in enumerate(plan.keys)
+            PlanColumn(f"k{at}", f"k{at}", tree.type_of(value)) for at, value in enumerate(encoded)
         ]
         given = [each for each in plan.aggregates if each.value is not None]
         arguments = {
@@ -246,7 +249,7 @@ class Lowering:
         stream = self._stream(plan.input, owner)
         if columns:
             values = [
-                *plan.keys,
+                *encoded,
                 *map(_value, given),
                 *(each.read() for each in plan.input.columns),
             ]
@@ -325,6 +328,8 @@ def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
     made: Any
     if word == "count":
         made = Distinct(selector, skips_none=True)
+    elif word == "avg" and (digits := decimal_digits(column.type)):
+        made = DecimalAverage(selector, scale=average_scale(digits))
     elif word == "min" and column.type == "DOUBLE":
         made = LeastNumber(selector, skips_none=True)
     else:
@@ -340,6 +345,8 @@ def _kept_type(word: str, kind: SqlType) -> Any:
     value: Any = Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind)
     if value is None:
         return None
+    if word == "avg" and value is Decimal:
+        return tuple[value | None, tuple[float, ...], int]
     if word in ("sum", "avg"):
         return tuple[value | None, tuple[float, ...]] if value is Decimal else None
     return set[value] if word == "count" else tuple[value, ...]
@@ -366,7 +373,10 @@ def _result_record(plan: WindowAggregate) -> SqlRecord:
     ]
     columns = plan.columns
     values = [
-        *(tree.column(part, each.type) for part, each in zip(parts, columns, strict=False)),
+        *(
+            tree.cast(tree.column(part, tree.type_of(double_key(value))), each.type)
+            for part, value, each in zip(parts, plan.keys, columns, strict=False)
+        ),
         *bounds,
         *(
             tree.column(part, each.type)

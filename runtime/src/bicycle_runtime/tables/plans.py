@@ -236,6 +236,16 @@ def field_read(expression: Expression) -> str | None:
     return str(source.arguments[0]) if source.operation == "field" else None
 
 
+def double_key(value: Expression) -> Expression:
+    """Return a key of which equal floats have equal values: -0 is 0, and NaN is NaN.
+
+    Other values are their own keys. A text of a float has all of its digits.
+    """
+    if tree.type_of(value) != "DOUBLE":
+        return value
+    return tree.cast(tree.call("add", value, tree.literal(0.0)), "VARCHAR")
+
+
 def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expression]) -> Plan:
     """Return a plan with computed columns; projections of projections become one.
 
