@@ -181,14 +181,10 @@ def _pack(
         write_archive(archive, {**neighbors, f"{module}.py": source.encode()})
     name, attribute = job
     ref = PluginRef(
-        name=name,
-        module=module,
-        attribute=attribute,
-        dist_name=path.name,
-        dist_version=version[:_VERSION_LENGTH],
-        location=str(path.parent),
+        name=name, module=module, attribute=attribute, dist_name=path.name,
+        dist_version=version[:_VERSION_LENGTH], location=str(path.parent),
         version=version[:_VERSION_LENGTH],
-    )
+    )  # fmt: skip
     packed = PackedEnvironment(digest=digest, path=archive, libraries=(), is_native=False)
     return ref, packed
 
