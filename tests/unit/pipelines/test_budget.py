@@ -18,6 +18,7 @@ from bicycle_runtime.pipelines.errors import (
     PIPELINE_UNREADABLE,
 )
 from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_sdk.errors import BicycleError
 from tests.raising import raises
 from tests.unit.pipelines.test_problems import GOOD
@@ -122,6 +123,13 @@ def test_a_child_process_reports_what_is_wrong_and_what_is_good():
         check_in_child("x = 1", file="p.toml")
     with raises(PIPELINE_UNREADABLE):
         check_in_child("[", file="p.toml")
+
+
+def test_a_child_process_checks_the_functions_of_an_sql_file():
+    created = "CREATE FUNCTION f AS 'os:getcwd';"
+
+    with raises(SQL_INVALID, match="'os:getcwd' is not in an installed plugin"):
+        check_in_child(created, file="v.sql")
 
 
 def test_a_check_that_takes_too_much_is_ended(monkeypatch):

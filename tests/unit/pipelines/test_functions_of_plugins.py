@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from bicycle_runtime.endpoints.named_functions import FunctionMissingError, found_function
 from bicycle_runtime.extraction.scripts import pack_script
 from bicycle_runtime.pipelines.building import build_pipeline
 from bicycle_runtime.pipelines.documents import read_document
-from bicycle_runtime.pipelines.named_functions import FunctionMissingError, found_function
 from bicycle_runtime.pipelines.nodes import check_pipeline
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError

@@ -1,6 +1,7 @@
 """Functions in Python in queries: types, NULL, errors of rows, aggregates, rejections."""
 
 import inspect
+import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -8,7 +9,8 @@ import pytest
 
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_runtime.tables.job import check_sql
-from tests.raising import raises
+from bicycle_sdk.errors import BicycleError
+from tests.plugin_zoo.zoo import install, whole
 from tests.unit.tables import user_functions
 from tests.unit.tables.sql_runs import problems, ran, run
 
@@ -17,6 +19,22 @@ TABLE = """
     CREATE TABLE t (id BIGINT, k VARCHAR, n BIGINT, d DECIMAL(10,2), doc JSON, moment TIMESTAMP(3),
       WATERMARK FOR moment AS moment) WITH (kind = 'file', path = 'in');
 """
+
+OWN = whole(
+    "own",
+    """
+    import os
+    from os import getcwd
+    from bicycle_sdk import StreamEnvironment, bicycle_plugin
+
+    def negative(value: int) -> int:
+        return -value
+
+    @bicycle_plugin(name="own", version="1.0")
+    def job(env: StreamEnvironment) -> None:
+        env.from_collection(["a"]).print()
+    """,
+)
 
 
 def function(name, python):
@@ -179,8 +197,7 @@ INSERT = "INSERT INTO out SELECT {} FROM t;"
         (function("lower", "half"), 17, "lower is a function of SQL; choose another name"),
         (
             "CREATE FUNCTION f AS 'no_such_module:f';", 22,
-            "'no_such_module:f' cannot be imported: ModuleNotFoundError: No module named "
-            "'no_such_module'",
+            "module 'no_such_module' not found",
         ),
         (
             "CREATE FUNCTION f AS 'no_such_point';", 22,
@@ -240,19 +257,36 @@ def test_an_installed_wheel_offers_functions_by_entry_points(tmp_path, monkeypat
     assert run(text, {"t": rows_of(2, 5)}, "out") == [{"x": 6}, {"x": 15}]
 
 
-def test_a_file_of_a_client_names_entry_points_only(tmp_path, monkeypatch):
+def checked(tmp_path, monkeypatch, created):
+    """Return the problems of a file that a client sent, and that has these functions."""
     installed(tmp_path, monkeypatch)
-    text = f"""CREATE FUNCTION f AS 'tripling:triple';
-        CREATE FUNCTION triple AS 'triple';{TABLE}
+    install(tmp_path, OWN)
+    (tmp_path / "harmful.py").write_text("raise SystemExit('it was imported')")
+    text = f"""{created}{TABLE}
         CREATE TABLE out (x BIGINT) WITH (kind = 'file', path = 'out');
-        INSERT INTO out SELECT triple(n) FROM t;
+        INSERT INTO out SELECT n FROM t;
     """
-    with raises(SQL_INVALID) as caught:
+    try:
         check_sql(text, file="v.sql")
+    except BicycleError as error:
+        assert error.code == SQL_INVALID.code
+        return [(each["line"], each["column"], each["text"]) for each in error.facts["problems"]]
+    finally:
+        sys.modules.pop("own", None)
+    return []
 
-    [problem] = caught.value.facts["problems"]
-    assert (problem["line"], problem["column"]) == (1, 22)
-    assert problem["text"] == (
-        "'tripling:triple' is not an entry point of an installed distribution; this file may use "
-        "only such functions"
-    )
+
+def test_a_file_of_a_client_names_functions_of_plugins_and_entry_points(tmp_path, monkeypatch):
+    created = "CREATE FUNCTION f AS 'own:negative'; CREATE FUNCTION triple AS 'triple';"
+
+    assert checked(tmp_path, monkeypatch, created) == []
+
+
+@pytest.mark.parametrize(
+    "location", ["os:getcwd", "harmful:f", "own:getcwd", "own:os.system", "tripling:triple"]
+)
+def test_a_file_of_a_client_names_no_other_function(tmp_path, monkeypatch, location):
+    found = checked(tmp_path, monkeypatch, f"CREATE FUNCTION f AS '{location}';")
+
+    problem = "is not in an installed plugin, and this file may use only such functions"
+    assert found == [(1, 22, f"'{location}' {problem}")]

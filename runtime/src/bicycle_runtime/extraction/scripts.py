@@ -114,7 +114,7 @@ def pack_script(
     Args:
         text: Path of the file, and after a colon its function where it has several jobs.
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
-        of_plugins: Whether a pipeline may name functions of installed plugins only.
+        of_plugins: Whether a text may name functions of installed plugins only.
 
     Returns:
         The plugin, whose location is not settled yet, and the archive.

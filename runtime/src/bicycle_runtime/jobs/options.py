@@ -74,8 +74,8 @@ class JobOptions:
     functions_of_plugins: bool = option(
         default=False,
         doc=(
-            "Restrict a pipeline to functions of installed plugins. Services always apply this "
-            "restriction."
+            "Restrict a pipeline or an SQL file to functions of installed plugins. Services always "
+            "apply this restriction."
         ),
     )
     parallelism: int | None = option(

@@ -15,6 +15,11 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.endpoints.checking import Checks, label_of
+from bicycle_runtime.endpoints.named_functions import (
+    FunctionMissingError,
+    found_function,
+    is_process,
+)
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.expressions.sql.steps import ComputedFields, Where
 from bicycle_runtime.pipelines.aggregates import (
@@ -35,11 +40,6 @@ from bicycle_runtime.pipelines.lookup_files import (
     FoundInFile,
 )
 from bicycle_runtime.pipelines.lookup_tables import LookupInTable
-from bicycle_runtime.pipelines.named_functions import (
-    FunctionMissingError,
-    found_function,
-    is_process,
-)
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
 from bicycle_runtime.pipelines.operator_keys import Join, disorder_of
 from bicycle_runtime.pipelines.record_functions import (

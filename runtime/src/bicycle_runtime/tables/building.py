@@ -60,7 +60,7 @@ def build_tables(env: StreamEnvironment, text: str, *, file: str, of_plugins: bo
         env: The environment.
         text: The content of the file.
         file: Its name, for errors.
-        of_plugins: Whether it may name functions of installed distributions only.
+        of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
         SQL_INVALID: with all problems of the file.
@@ -74,7 +74,7 @@ def check_tables(text: str, *, file: str, of_plugins: bool = False) -> Building:
     Args:
         text: The content of the file.
         file: Its name, for errors.
-        of_plugins: Whether it may name functions of installed distributions only.
+        of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
         SQL_INVALID: with all problems of the file.
@@ -89,7 +89,7 @@ class Building:
 
     Args:
         text: The file.
-        of_plugins: Whether it may name functions of installed distributions only.
+        of_plugins: Whether it may name functions of installed plugins only.
         invalid: Returns the error of problems, as for ``Checks``.
     """
 

@@ -187,13 +187,8 @@ class Catalog:
             raise SqlProblem(name.at, f"{name.text} is defined twice")
         if name.text.lower() in RESERVED_FUNCTIONS:
             raise SqlProblem(name.at, f"{name.text} is a function of SQL; choose another name")
-        location = definition.location
-        if of_plugins and ":" in location.text:
-            raise SqlProblem(
-                location.at, f"{location.text!r} is not an entry point of an installed "
-                "distribution; this file may use only such functions",
-            )  # fmt: skip
-        self.functions[name.text.lower()] = load_function(name.text, location.text, location.at)
+        found = load_function(name, definition.location, of_plugins=of_plugins)
+        self.functions[name.text.lower()] = found
 
     def find(self, name: str, at: int) -> Table | CreateView:
         """Return a table or a view.

@@ -23,7 +23,7 @@ def sql_job(
     Args:
         text: The content of the file.
         file: Its name, for errors.
-        of_plugins: Whether it may name functions of installed distributions only.
+        of_plugins: Whether it may name functions of installed plugins only.
     """
 
     @bicycle_plugin(name=PurePath(file).stem)

@@ -17,13 +17,15 @@ from typing import Annotated, Any
 
 from sqlglot import exp
 
+from bicycle_runtime.endpoints.named_functions import FunctionMissingError, found_object
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.functions import Signature, SqlFunction
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import SqlType, type_named
+from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_sdk.entry_points import entry_points, load_object
+from bicycle_sdk.entry_points import entry_points
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.sql_functions import SqlMark, sql_mark
 from bicycle_sdk.windows.functions import AggregateFunction
@@ -94,29 +96,36 @@ def with_functions(node: exp.Expr, functions: Mapping[str, UserFunction]) -> exp
     return node
 
 
-def load_function(name: str, location: str, at: int) -> UserFunction:
+def load_function(name: Name, location: Name, *, of_plugins: bool) -> UserFunction:
     """Return the function at a location.
+
+    Args:
+        name: Its name in SQL.
+        location: Its location.
+        of_plugins: Whether ``module:name`` must be of an installed plugin, as in pipelines.
 
     Raises:
         SqlProblem: it cannot be imported, or its annotations are not types of SQL.
     """
-    path = location
-    if ":" not in location:
+    path, at = location.text, location.at
+    if ":" not in path:
         points = {each.name: each.location for each in entry_points(GROUP)}
-        if location not in points:
+        if path not in points:
             known = ", ".join(sorted(points)) or "none"
             raise SqlProblem(
-                at, f"{location!r} is neither 'module:function' nor an entry point of the group "
+                at, f"{path!r} is neither 'module:function' nor an entry point of the group "
                 f"{GROUP}; known: {known}",
             )  # fmt: skip
-        path = points[location]
+        path, of_plugins = points[path], False
     try:
-        target = load_object(path)
+        target = found_object(path, of_plugins=of_plugins)
+    except FunctionMissingError as error:
+        raise SqlProblem(at, str(error)) from error
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         raise SqlProblem(at, f"{path!r} cannot be imported: {text}") from error
     try:
-        return describe_function(name, target, path)
+        return describe_function(name.text, target, path)
     except (TypeError, ValueError, NameError) as error:
         raise SqlProblem(at, f"{path!r} cannot be called by SQL: {error}") from error
 

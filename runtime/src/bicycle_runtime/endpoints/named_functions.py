@@ -26,19 +26,38 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
 
     Args:
         name: The name.
-        of_plugins: Whether it must be one that a wheel with a plugin has: others are not imported.
+        of_plugins: As for ``found_object``.
 
     Raises:
         FunctionMissingError: it is missing, no function, or must not be named.
     """
-    module_name, colon, attribute = name.partition(":")
-    if of_plugins and colon:
-        _require_plugin(name, module_name)
-    if not colon:
+    if ":" not in name:
         try:
             return installed_function(name)
         except StreamDefinitionError as error:
             raise FunctionMissingError(str(error.facts["problem"])) from error
+    value = found_object(name, of_plugins=of_plugins)
+    if isinstance(value, type) and issubclass(value, FunctionObject):
+        made: Callable[[], Any] = value
+        return made()
+    if not callable(value):
+        raise FunctionMissingError(f"{name!r} is a {type(value).__name__}, not a function")
+    return value
+
+
+def found_object(name: str, *, of_plugins: bool = False) -> Any:
+    """Return the object that is named as ``module:name``.
+
+    Args:
+        name: The name.
+        of_plugins: Whether it must be one that a wheel with a plugin has: others are not imported.
+
+    Raises:
+        FunctionMissingError: it is missing, or must not be named.
+    """
+    module_name, _, attribute = name.partition(":")
+    if of_plugins:
+        _require_plugin(name, module_name)
     try:
         value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -51,11 +70,6 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
         value = getattr(value, part)
     if of_plugins:  # A module has its imports as attributes, too.
         _require_plugin(name, str(getattr(value, "__module__", None)))
-    if isinstance(value, type) and issubclass(value, FunctionObject):
-        made: Callable[[], Any] = value
-        return made()
-    if not callable(value):
-        raise FunctionMissingError(f"{name!r} is a {type(value).__name__}, not a function")
     return value
 
 
@@ -65,7 +79,7 @@ def _require_plugin(name: str, module: str) -> None:
     owners = packages_distributions().get(module.partition(".")[0], [])
     if not with_plugins.intersection(owners):
         raise FunctionMissingError(
-            f"{name!r} is not in an installed plugin, and this pipeline may use only such functions"
+            f"{name!r} is not in an installed plugin, and this file may use only such functions"
         )
 
 
