@@ -437,7 +437,6 @@ def test_a_program_without_sql_imports_neither_tables_nor_a_parser():
     program = """
 import sys
 from bicycle_sdk import StreamEnvironment, col
-from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.testing import Harness
 env = StreamEnvironment()
 env.from_collection([{"a": 1}]).filter(col("a") > 0).print()
