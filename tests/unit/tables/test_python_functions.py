@@ -160,6 +160,13 @@ def test_a_function_that_is_not_deterministic_is_computed_once_for_several_reade
         assert len({row["x"] for row in harness.results("a")}) == 3
 
 
+def test_a_result_that_the_annotation_excludes_is_an_error_of_its_row():
+    ids, found = letters("positive", "f(n)", rows_of(1, 0, 4))
+
+    assert ids == [0, 2]
+    assert "user_functions:positive returned None, which its annotation excludes" in found[0]
+
+
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_aggregates_in_windows_skip_null_and_merge(parallelism):
     text = f"""{function("product", "Product")}{function("latest", "Latest")}

@@ -15,6 +15,7 @@ import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.tables.building import build_tables
+from bicycle_runtime.tables.errors import SQL_TEXT_INVALID
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment, col
 from bicycle_sdk.errors import StreamDefinitionError
@@ -374,15 +375,58 @@ def test_the_differences_to_a_record_type_are_listed():
         ("CASE WHEN id > 1 THEN id END", True), ("try_cast(shop AS BIGINT)", True),
         ("nullif(id, 1)", True), ("amount IS NULL", False), ("CAST(id AS VARCHAR)", False),
         ("id > 1 AND amount > 1", True), ("string_split(shop, ',')[9]", True),
+        ("half(id)", False), ("half(amount)", True), ("described(shop)", True),
+        ("squared(id)", True),
     ],
 )  # fmt: skip
 def test_a_column_is_nullable_unless_it_is_proven_otherwise(column, is_nullable):
     env = StreamEnvironment()
     env.table(env.from_collection([]), name="orders", type=Order)
 
+    for name in ("half", "described", "squared"):
+        env.sql(f"CREATE FUNCTION {name} AS 'tests.unit.tables.user_functions:{name}'")
+
     shown = env.sql(f"SELECT {column} AS x FROM orders").explain().splitlines()[1]
 
     assert shown.endswith(" NOT NULL") is not is_nullable
+
+
+@pytest.mark.parametrize(
+    ("join", "column", "is_nullable"),
+    [
+        ("CROSS JOIN", "x", True), ("CROSS JOIN", "n", False), ("CROSS JOIN", "id", False),
+        ("LEFT JOIN", "n", True),
+    ],
+)  # fmt: skip
+def test_an_item_may_be_null_and_its_number_only_without_items(join, column, is_nullable):
+    env = StreamEnvironment()
+    env.table(env.from_collection([]), name="orders", type=Order)
+    on = " ON TRUE" if join == "LEFT JOIN" else ""
+    source = f"orders {join} UNNEST(string_split(shop, ',')) WITH ORDINALITY AS u (x, n){on}"
+
+    shown = env.sql(f"SELECT {column} AS x FROM {source}").explain().splitlines()[1]
+
+    assert shown.endswith(" NOT NULL") is not is_nullable
+
+
+def test_functions_and_items_are_read_by_calls_of_a_program():
+    env = StreamEnvironment()
+    env.sql("CREATE FUNCTION half AS 'tests.unit.tables.user_functions:half'")
+    env.table(env.from_collection(orders_of(3)), name="orders")
+    items = env.sql("SELECT id, x FROM orders CROSS JOIN UNNEST([id, id + 1]) AS u (x)")
+
+    found = items.select(y="half(x)").to_stream().preview(10)
+
+    assert sorted(row["y"] for row in found) == [0.0, 0.5, 0.5, 1.0, 1.0, 1.5]
+
+
+def test_a_text_with_a_problem_defines_no_function():
+    env = StreamEnvironment()
+    created = "CREATE FUNCTION half AS 'tests.unit.tables.user_functions:half'"
+    with raises(SQL_TEXT_INVALID):
+        env.sql(f"{created}; CREATE VIEW v AS SELECT half(id) AS x FROM nowhere")
+
+    env.sql(created)  # It is not defined twice.
 
 
 def test_a_filter_proves_that_a_column_is_not_null():

@@ -29,6 +29,10 @@ def described(name: str | None, number: int = 7) -> str | None:
     return None if number == 0 else f"{name} {number}"
 
 
+def positive(number: int) -> int:
+    return number or None
+
+
 @scalar_function
 def later(moment: datetime, seconds: int) -> datetime:
     return moment + timedelta(seconds=seconds)

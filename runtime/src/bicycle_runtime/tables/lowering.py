@@ -379,11 +379,17 @@ def _result_record(plan: WindowAggregate) -> SqlRecord:
         ),
         *bounds,
         *(
-            tree.column(part, each.type)
-            for part, each in zip(results, columns[key_count + len(bounds) :], strict=True)
+            _result(tree.column(part, aggregate.type), aggregate)
+            for part, aggregate in zip(results, plan.aggregates, strict=True)
         ),
     ]
     return _record(columns, values)
+
+
+def _result(value: Expression, aggregate: AggregateCall) -> Expression:
+    python = aggregate.python
+    is_kept = python is None or python.python.returns_null
+    return value if is_kept else tree.call("not_null", value)
 
 
 def _digest(plan: WindowAggregate) -> str:

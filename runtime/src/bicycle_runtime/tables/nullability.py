@@ -16,6 +16,7 @@ from bicycle_runtime.tables.plans import (
     Project,
     Scan,
     UnionAll,
+    Unnest,
     WindowAggregate,
     field_read,
 )
@@ -39,6 +40,10 @@ def nullable_fields(plan: Plan) -> frozenset[str]:
             return frozenset(column.field for column, value in pairs if _may(value, known))
         case FilterRows():
             return nullable_fields(plan.input) - frozenset(_proven(plan.condition))
+        case Unnest():
+            item, *numbers = plan.columns[len(plan.input.columns) :]
+            added = [item, *(numbers if plan.is_outer else ())]
+            return nullable_fields(plan.input) | {column.field for column in added}
         case UnionAll():
             return frozenset().union(*map(nullable_fields, plan.inputs))
         case WindowAggregate():
@@ -53,6 +58,8 @@ def nullable_fields(plan: Plan) -> frozenset[str]:
 def _aggregate_may(aggregate: AggregateCall, known: frozenset[str]) -> bool:
     # A window has a row, so only an argument that is NULL in all rows leads to NULL.
     value = aggregate.value
+    if aggregate.python is not None:
+        return aggregate.python.python.returns_null
     return aggregate.function != "count" and value is not None and _may(value, known)
 
 
@@ -68,6 +75,12 @@ def _may(value: Expression, known: frozenset[str]) -> bool:
             return field is None or field in known
         case "literal":
             return value.arguments[1] is None
+        case "python":
+            function = value.arguments[1]
+            pairs = zip(parts, function.takes_null, strict=True)
+            return function.returns_null or any(
+                _may(each, known) for each, takes in pairs if not takes
+            )
         case "coalesce":
             return all(_may(each, known) for each in parts)
         case "case":

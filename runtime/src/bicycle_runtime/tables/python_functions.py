@@ -156,7 +156,7 @@ def describe_function(name: str, target: Any, location: str) -> UserFunction:
         raise ValueError("it needs one argument")
     hints = typing.get_type_hints(source, include_extras=True)
     given = [_type_of(hints, each.name) for each in parameters]
-    result, _ = _type_of(typing.get_type_hints(result_of, include_extras=True), "return")
+    result, returns_null = _type_of(typing.get_type_hints(result_of, include_extras=True), "return")
     if "DECIMAL" in (result, *(["-"] if aggregate is None else [given[0][0]])):
         raise ValueError('a Decimal needs digits: Annotated[Decimal, "DECIMAL(10, 2)"]')
     signature = Signature(
@@ -167,6 +167,7 @@ def describe_function(name: str, target: Any, location: str) -> UserFunction:
     python = PythonFunction(
         location=location, function=target, types=signature.arguments,
         takes_null=tuple(mark.is_on_columns or takes for _, takes in given),
+        returns_null=mark.is_on_columns or returns_null,
         is_on_columns=mark.is_on_columns, is_deterministic=mark.is_deterministic,
     )  # fmt: skip
     row = SqlFunction(

@@ -81,6 +81,7 @@ class TableSession:
         building, self._call, self._location = self._building, call, location
         self._first_line = building.text.append(text)
         building.checks.problems.clear()
+        functions = dict(building.catalog.functions)
         known = {name: len(plans) for name, (_, plans) in building.plans.items()}
         statements = read_statements(building.text, building.checks, has_queries=True)
         named, view = self._with_views(statements)
@@ -89,6 +90,7 @@ class TableSession:
             building.bind_statements(named)
             building.checks.raise_problems()
         except BicycleError:
+            building.catalog.functions = functions
             self._forget(named, known)
             raise
         if building.settings is not None:

@@ -20,13 +20,15 @@ from bicycle_runtime.expressions.sql.types import JSON, SqlType
 class PythonFunction:
     """A function in Python, with the SQL types of its arguments.
 
-    ``takes_null`` has a flag for each argument: without it, NULL leads to NULL.
+    ``takes_null`` has a flag for each argument: without it, NULL leads to NULL. Without
+    ``returns_null``, a call that returns None is an error of its row.
     """
 
     location: str
     function: Callable[..., Any]
     types: tuple[SqlType, ...]
     takes_null: tuple[bool, ...]
+    returns_null: bool
     is_on_columns: bool = False
     is_deterministic: bool = False
 
@@ -51,10 +53,13 @@ class PythonFunction:
                 found.append(None)
                 continue
             try:
-                found.append(self.function(*row))
+                result = self.function(*row)
             except Exception as error:  # noqa: BLE001 - the boundary to code of users
-                found.append(None)
-                errors[index] = self._describe(error)
+                result, errors[index] = None, self._describe(error)
+            else:
+                if result is None and not self.returns_null:
+                    errors[index] = f"{self.location} returned None, which its annotation excludes"
+            found.append(result)
         return found, errors
 
     def on_arrays(self, *columns: Any) -> Any:
