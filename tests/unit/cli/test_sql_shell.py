@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bicycle_runtime.cli.sql_answers import is_entered
+from bicycle_runtime.cli.sql_answers import is_entered, job_file
 from tests.unit.cli.screens import COMMAND, Terminal
 from tests.waiting import PATIENCE_S, until
 
@@ -77,6 +77,39 @@ def test_the_first_error_ends_the_command_and_shows_its_line(shell, words):
         "    SELECT whoo FROM words",
         "           ^",
     ]
+
+
+def test_functions_are_in_modules_beside_a_file_or_in_the_working_directory(
+    shell, words, tmp_path, monkeypatch
+):
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "doubling.py").write_text("def twice(n: int) -> int: return n * 2\n")
+    created = "CREATE FUNCTION twice AS 'doubling:twice';"
+    query = f"{TABLE}{created}SELECT twice(n) AS x FROM words"
+    (tmp_path / "beside" / "a.sql").write_text(query)
+    path = list(sys.path)
+
+    of_file = shell.run("sql", "beside/a.sql", "--json")
+    words.rename(tmp_path / "beside" / words.name)
+    monkeypatch.chdir(tmp_path / "beside")
+    of_folder = shell.run("sql", "--json", "-c", query)
+
+    for done in (of_file, of_folder):
+        assert [json.loads(line) for line in done.stdout.splitlines()] == [{"x": 2}, {"x": 44}]
+    assert sys.path == path
+
+
+def test_a_job_of_the_shell_has_the_modules_of_its_functions(tmp_path):
+    (tmp_path / "doubling.py").write_text("import parts.more\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "more.py").write_text("")
+    text = "CREATE FUNCTION twice AS 'doubling:twice';"
+
+    path = job_file(text, tmp_path / "jobs", tmp_path)
+
+    assert path.read_text() == text
+    files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.*")}
+    assert files == {path.name, "doubling.py", "parts/more.py"}
 
 
 def test_a_query_that_fails_has_the_exit_code_of_its_error(shell, words):

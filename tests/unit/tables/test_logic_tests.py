@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 import textwrap
 
 import pytest
@@ -247,6 +248,21 @@ def test_the_command_prints_a_line_for_each_file(files):
     found = files("good.slt", "good.slt", "--parallelism", "2", "--epochs", "3")
 
     assert (found.exit_code, found.output) == (0, "good.slt: 3 records passed\n" * 2)
+
+
+def test_functions_are_in_modules_beside_a_file(files, tmp_path, monkeypatch):
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "tripling.py").write_text("def triple(n: int) -> int: return n * 3\n")
+    created = "statement ok\nCREATE FUNCTION triple AS 'tripling:triple'\n"
+    (tmp_path / "beside" / "f.slt").write_text(
+        f"{created}\n{TABLE}\n{ROWS}\nquery I\nSELECT triple(a) FROM t WHERE a IS NOT NULL\n----\n"
+        "3\n6\n"
+    )
+    monkeypatch.delitem(sys.modules, "tripling", raising=False)
+
+    found = files("beside/f.slt")
+
+    assert (found.exit_code, found.output) == (0, "beside/f.slt: 4 records passed\n")
 
 
 def test_the_command_fails_with_file_line_and_difference(files):

@@ -146,6 +146,26 @@ def test_a_dropped_table_can_be_defined_again(session):
     assert answers(session, BIDS) == ["bids created"]
 
 
+def test_functions_in_python_belong_to_the_session(session):
+    created = "CREATE FUNCTION Bids AS 'tests.unit.tables.user_functions:half'"  # As a table.
+    done, rows, shown = answers(session, f"{created}; SHOW FUNCTIONS; SHOW CREATE FUNCTION bids")
+
+    assert (done, shown) == ("Bids created", created)
+    own = {"function": "Bids", "group": "python", "types": "DOUBLE → DOUBLE"}
+    assert [row for row in rows if row["group"] == "python"] == [own]
+    assert "bids" in session.words()["function"]
+
+    [running] = answers(session, "SELECT bids(auction) AS x FROM bids")
+    assert running.columns == {"x": "DOUBLE"}
+    answers(session, "CREATE VIEW halves AS SELECT bids(auction) AS x FROM bids")
+    assert "Bids is in use: BIDS(auction) is not allowed" in rejected(session, "DROP FUNCTION Bids")
+    assert answers(session, "DROP VIEW halves; DROP FUNCTION bids; SHOW TABLES") == [
+        "halves dropped",
+        "bids dropped",
+        [{"table": "bids", "connector": "file"}, {"table": "counts", "connector": "console"}],
+    ]
+
+
 def test_words_complete_keywords_and_the_names_of_the_session(session):
     words = session.words()
 
@@ -160,8 +180,8 @@ def test_words_complete_keywords_and_the_names_of_the_session(session):
     [
         ("SELECT auctoin\nFROM bids", "there is no column 'auctoin'; did you mean 'auction'?"),
         ("SHOW TABELS", "did you mean TABLES?"),
-        ("SHOW", "expected TABLES, VIEWS, FUNCTIONS, CREATE TABLE or CREATE VIEW, found "
-         "the end of the statement"),
+        ("SHOW", "expected TABLES, VIEWS, FUNCTIONS, CREATE TABLE, CREATE VIEW or CREATE FUNCTION, "
+         "found the end of the statement"),
         ("SHOW CREATE TABLE bidz", "there is no table 'bidz'; did you mean 'bids'?"),
         ("SELCT 1", "there is no statement SELCT; did you mean SELECT?"),
         ("DESCRIBE bidz", "there is no table 'bidz'; did you mean 'bids'?"),
@@ -171,7 +191,9 @@ def test_words_complete_keywords_and_the_names_of_the_session(session):
         ("EXPLAIN SELECT auctoin FROM bids", "there is no column 'auctoin'"),
         ("RESET parallelism", "there is no option that was set 'parallelism'; known: none"),
         ("SET paralelism = 2", "unknown key SET.paralelism; did you mean 'parallelism'?"),
-        ("DROP bids", "expected TABLE or VIEW, found 'bids'"),
+        ("DROP bids", "expected TABLE, VIEW or FUNCTION, found 'bids'"),
+        ("DROP FUNCTION upper", "there is no function 'upper'; known: none"),
+        ("CREATE FUNCTION f AS 'nowhere:f'", "module 'nowhere' not found"),
         ("DROP TABLE bids", "bids is in use: there is no table 'bids'"),
         ("CREATE TABLE bids (a BIGINT) WITH (kind = 'console')", "bids is defined twice"),
         ("INSERT INTO bidz SELECT 1 FROM bids", "there is no table 'bidz'"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,11 +102,27 @@ def shell_command(*, file: str | None, text: str | None, as_json: bool) -> None:
         content = text_of(file) if file.endswith(".sql") else None
         if content is None:
             raise click.UsageError(f"{file!r} is not a FILE.sql")
-        Shell(as_json=as_json).run(content, file=file)
-    elif text is None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json:
-        run_prompt()
-    else:
-        Shell(as_json=as_json).run(sys.stdin.read() if text is None else text)
+        folder = Path(file).parent
+        with _module_path(folder):
+            Shell(as_json=as_json, folder=folder).run(content, file=file)
+        return
+    with _module_path(Path()):
+        if text is None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json:
+            run_prompt()
+        else:
+            Shell(as_json=as_json).run(sys.stdin.read() if text is None else text)
+
+
+@contextmanager
+def _module_path(*folders: Path) -> Iterator[None]:
+    """Make the modules of folders importable, as for a job file there."""
+    added = [str(folder.absolute()) for folder in folders]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for folder in added:
+            sys.path.remove(folder)
 
 
 @command(
@@ -151,13 +167,14 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
     def new_harness(env: Any, sources: list[str]) -> AbstractContextManager[Any]:
         return Harness(env, scripted=sources, parallelism=job.parallelism, engine=engine)
 
-    tests = [LogicTest(Path(file), new_harness, epochs=own.epochs) for file in files]
     lines, failures, count = [], [], 0
-    for test in tests:
-        found = test.run()
-        failures += found
-        count += len(test.records)
-        lines.append(f"{test.text.file}: {amount(len(test.records), 'record')} passed")
+    with _module_path(*(Path(file).parent for file in files)):
+        tests = [LogicTest(Path(file), new_harness, epochs=own.epochs) for file in files]
+        for test in tests:
+            found = test.run()
+            failures += found
+            count += len(test.records)
+            lines.append(f"{test.text.file}: {amount(len(test.records), 'record')} passed")
     if failures:
         raise SQL_TESTS_FAILED(
             count_text=amount(count, "record"), failed_text=str(len(failures)),

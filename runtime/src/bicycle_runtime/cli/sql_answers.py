@@ -13,12 +13,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import click
 
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.cli.plan import explain_lines
 from bicycle_runtime.cli.sql_prompt import new_prompt
+from bicycle_runtime.extraction.scripts import function_files
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.tables.shell import (
     Answer,
@@ -42,7 +44,7 @@ _SHORT = {"\\d": "SHOW TABLES; SHOW VIEWS", "\\df": "SHOW FUNCTIONS"}
 _DESCRIBE = "\\d "
 _HELP = """\
 SELECT ...;             show the rows of a query; Ctrl-C ends it
-CREATE TABLE | VIEW ...;  define a table or view of this session; DROP TABLE | VIEW name;
+CREATE TABLE | VIEW | FUNCTION ...;    define a name of this session; DROP TABLE name;
 INSERT INTO ...;        run a job that fills a table; Ctrl-C stops it
 EXPLAIN SELECT ...;     show operators, exchanges, and state with its bound
 SHOW TABLES | VIEWS | FUNCTIONS | CREATE TABLE name;    DESCRIBE name;
@@ -89,11 +91,12 @@ class Shell:
 
     Args:
         as_json: Write a JSON object for each row.
+        folder: The folder of modules with functions for jobs.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, folder: Path = Path()) -> None:
         self.session = ShellSession()
-        self._as_json = as_json
+        self._as_json, self._folder = as_json, folder
 
     def run(self, text: str, *, file: str = "") -> None:
         """Run statements, and show their answers; the first error ends it.
@@ -116,7 +119,8 @@ class Shell:
             case Running():
                 self._query(answer)
             case JobText():
-                _run_job(answer.text, *(["--json"] if self._as_json else []))
+                path = job_file(answer.text, home().path / "sql", self._folder)
+                _run_job(path, *(["--json"] if self._as_json else []))
             case ResultTable():
                 rows = _Rows(answer.columns, as_json=self._as_json)
                 rows.show(answer)
@@ -191,12 +195,29 @@ def _interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, former)
 
 
-def _run_job(text: str, *options: str) -> None:
+def job_file(text: str, folder: Path, source: Path) -> Path:
+    """Write the text of a job as a file, with the modules of its functions.
+
+    Args:
+        text: The text.
+        folder: The folder of such files.
+        source: The folder of the modules.
+
+    Raises:
+        SCRIPT_UNUSABLE: the modules are too large.
+    """
+    name = f"sql-{SystemClock().now_ms()}"
+    path = folder / name / f"{name}.sql"
+    files = function_files(source.absolute() / path.name, text)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each, content in {**files, path.name: text.encode()}.items():
+        (path.parent / each).parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / each).write_bytes(content)
+    return path
+
+
+def _run_job(path: Path, *options: str) -> None:
     """Run an SQL file as a job in the foreground; Ctrl-C stops the job, not the shell."""
-    folder = home().path / "sql"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"sql-{SystemClock().now_ms()}.sql"
-    path.write_text(text, encoding="utf-8")
     with _interrupts():
         done = subprocess.run(
             [sys.executable, "-c", _MAIN, "run", str(path), *options], check=False

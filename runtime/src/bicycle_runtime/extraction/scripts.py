@@ -146,9 +146,18 @@ def _pack_text(
         job, template = (job_name(read_pipeline(text)), "pipeline"), _PIPELINE
     more = ", of_plugins=True" if of_plugins else ""
     source = template.format(text=content, file=text, notation=notation, more=more)
-    imports = "\n".join(f"import {name}" for name in _SQL_MODULE.findall(content))
-    beside = {} if of_plugins or notation else find_neighbors(path, imports)
+    beside = {} if of_plugins or notation else function_files(path, content)
     return _pack(path, content, source, cache_dir, job=job, neighbors=beside)
+
+
+def function_files(path: Path, content: str) -> Mapping[str, bytes]:
+    """Return the modules beside an SQL file whose functions it names, by relative path.
+
+    Raises:
+        SCRIPT_UNUSABLE: they are too large.
+    """
+    imports = "\n".join(f"import {name}" for name in _SQL_MODULE.findall(content))
+    return find_neighbors(path, imports)
 
 
 def _pack(

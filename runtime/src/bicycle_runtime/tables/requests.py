@@ -11,17 +11,19 @@ from bicycle_runtime.tables.statements import Insert, Statement, read_statement,
 
 KEYWORDS = (
     *("AND", "AS", "BETWEEN", "BY", "CASE", "CAST", "CREATE", "DESCRIBE", "DESCRIPTOR", "DISTINCT"),
-    *("DROP", "ELSE", "END", "EXPLAIN", "FILTER", "FOR", "FROM", "FUNCTIONS", "GROUP", "HAVING"),
-    *("HOP", "IN", "INSERT", "INTERVAL", "INTO", "IS", "JOIN", "LIKE", "NOT", "NULL", "ON", "OR"),
-    *("PARTITION", "PRIMARY KEY", "RESET", "SELECT", "SESSION", "SET", "SHOW", "TABLE", "TABLES"),
-    *("THEN", "TUMBLE", "UNION ALL", "VIEW", "VIEWS", "WATERMARK", "WHEN", "WHERE", "WITH"),
+    *("DROP", "ELSE", "END", "EXPLAIN", "FILTER", "FOR", "FROM", "FUNCTION", "FUNCTIONS", "GROUP"),
+    *("HAVING", "HOP", "IN", "INSERT", "INTERVAL", "INTO", "IS", "JOIN", "LIKE", "NOT", "NULL"),
+    *("ON", "OR", "PARTITION", "PRIMARY KEY", "RESET", "SELECT", "SESSION", "SET", "SHOW", "TABLE"),
+    *("TABLES", "THEN", "TUMBLE", "UNION ALL", "UNNEST", "VIEW", "VIEWS", "WATERMARK", "WHEN"),
+    *("WHERE", "WITH"),
 )
-_RELATION = "a table or view"
+_RELATION, _FUNCTION = "a table or view", "a function"
 # The words of statements, with the kind of name that follows.
 _FORMS = {
     "SHOW TABLES": "", "SHOW VIEWS": "", "SHOW FUNCTIONS": "", "SHOW CREATE TABLE": _RELATION,
-    "SHOW CREATE VIEW": _RELATION, "DESCRIBE": _RELATION, "DESC": _RELATION,
-    "DROP TABLE": _RELATION, "DROP VIEW": _RELATION, "RESET": "an option", "SET": "",
+    "SHOW CREATE VIEW": _RELATION, "SHOW CREATE FUNCTION": _FUNCTION, "DESCRIBE": _RELATION,
+    "DESC": _RELATION, "DROP TABLE": _RELATION, "DROP VIEW": _RELATION, "DROP FUNCTION": _FUNCTION,
+    "RESET": "an option", "SET": "",
 }  # fmt: skip
 _QUERY = ("SELECT", "WITH", "(")
 

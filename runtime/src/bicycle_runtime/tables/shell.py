@@ -20,7 +20,7 @@ from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
 from bicycle_runtime.tables.grouping import AGGREGATES
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
-from bicycle_runtime.tables.statements import CreateTable, Insert, SetOption
+from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import amount
@@ -88,7 +88,8 @@ class ShellSession:
     """The definitions of a session; each statement gets an answer."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Piece] = {}  # By name in lower case; options by "SET name".
+        # By name in lower case; options and functions by "SET name" and "FUNCTION name".
+        self._kept: dict[str, Piece] = {}
 
     def answer(self, piece: Piece) -> Answer:
         """Return the answer to a statement.
@@ -109,7 +110,7 @@ class ShellSession:
         names = [each.name for each in bound.catalog.tables]
         names += [view.name.text for view in bound.catalog.views]
         columns = dict.fromkeys(row[0] for each in names for row in bound.columns(each))
-        functions = [*_FUNCTIONS, *AGGREGATES]
+        functions = [*_FUNCTIONS, *AGGREGATES, *bound.catalog.functions]
         return {"table": names, "column": list(columns), "keyword": list(KEYWORDS),
                 "function": functions}  # fmt: skip
 
@@ -124,8 +125,8 @@ class ShellSession:
                 texts = [each.text for each in [*self._kept.values(), piece]]
                 return JobText(text="".join(f"{text}\n;\n" for text in texts))
             case created:
-                name = str(created.name.text)  # Of a table, a view or a function.
-                self._kept[name.lower()] = piece
+                name = str(created.name.text)
+                self._kept[_key(name, is_function=isinstance(created, CreateFunction))] = piece
                 return f"{name} created"
 
     def _request(self, bound: _Bound, request: Request) -> Answer:
@@ -137,11 +138,16 @@ class ShellSession:
             return self._reset(name)
         if name is None:
             return self._listing(bound, request.kind)
-        bound.catalog.find(name.text, name.at)
+        is_function, key = request.kind.endswith(" FUNCTION"), name.text.lower()
+        if not is_function:
+            bound.catalog.find(name.text, name.at)
+        elif key not in bound.catalog.functions:
+            raise SqlProblem(name.at, no_such("function", name.text, bound.catalog.functions))
+        key = _key(key, is_function=is_function)
         if request.kind.startswith("SHOW"):
-            return self._kept[name.text.lower()].text
+            return self._kept[key].text
         if request.kind.startswith("DROP"):
-            return self._drop(name)
+            return self._drop(name, key)
         return _table(("column", "type", "null", "extra"), bound.columns(name.text))
 
     @staticmethod
@@ -153,9 +159,14 @@ class ShellSession:
         if kind == "SET":
             options = [(each.key.text, each.value) for each in bound.options]
             return _table(("option", "value"), options)
+        own = {each.name: each.row for each in bound.catalog.functions.values()}
         rows = [
-            (name, row.group, " | ".join(f"{each} → {each.result}" for each in row.signatures))
-            for name, row in sorted(_FUNCTIONS.items())
+            (
+                name,
+                "python" if name in own else row.group,
+                " | ".join(f"{each} → {each.result}" for each in row.signatures),
+            )
+            for name, row in sorted({**_FUNCTIONS, **own}.items())
         ]
         return _table(("function", "group", "types"), rows)
 
@@ -169,13 +180,17 @@ class ShellSession:
             del self._kept[each]
         return f"{amount(len(removed), 'option')} reset"
 
-    def _drop(self, name: Name) -> str:
-        kept = {key: piece for key, piece in self._kept.items() if key != name.text.lower()}
+    def _drop(self, name: Name, key: str) -> str:
+        kept = {each: piece for each, piece in self._kept.items() if each != key}
         problems = _Bound(list(kept.values())).checks.problems
         if problems:
             raise SqlProblem(name.at, f"{name.text} is in use: {problems[0].text}")
         self._kept = kept
         return f"{name.text} dropped"
+
+
+def _key(name: str, *, is_function: bool) -> str:
+    return f"FUNCTION {name.lower()}" if is_function else name.lower()
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> ResultTable:
