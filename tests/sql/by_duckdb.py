@@ -15,7 +15,13 @@ from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.tables.dialect import split_statements
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_runtime.tables.logic_records import LogicText, read_records, shown_value
-from bicycle_runtime.tables.statements import CreateTable, SetOption, read_statements
+from bicycle_runtime.tables.python_functions import load_function
+from bicycle_runtime.tables.statements import (
+    CreateFunction,
+    CreateTable,
+    SetOption,
+    read_statements,
+)
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.slt"))
@@ -63,6 +69,8 @@ class Duck:
             return
         if found and isinstance(found[0], CreateTable):
             self.create(found[0])
+        elif found and isinstance(found[0], CreateFunction):
+            self.create_function(found[0])
         else:
             self.connection.execute(self.text.whole[begin:end])
 
@@ -76,6 +84,22 @@ class Duck:
         self.connection.execute(f'CREATE TABLE "{table.name.text}" ({", ".join(columns)})')
         if table.watermark is not None:
             self.watermarks[table.name.text] = table.watermark
+
+    def create_function(self, definition):
+        function = load_function(definition.name, definition.location, of_plugins=False)
+        [signature], python = function.row.signatures, function.python
+
+        def call(*row):
+            is_null = any(
+                value is None and not takes
+                for value, takes in zip(row, python.takes_null, strict=True)
+            )
+            return None if is_null else python.function(*row)
+
+        self.connection.create_function(
+            function.name, call, list(signature.arguments), signature.result,
+            type="arrow" if python.is_on_columns else "native", null_handling="special",
+        )  # fmt: skip
 
     def advance(self, time=None):
         """Advance the table ``watermark`` to a time, or to that of the rows."""
