@@ -20,7 +20,7 @@ import click
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.cli.plan import explain_lines
 from bicycle_runtime.cli.sql_prompt import new_prompt
-from bicycle_runtime.extraction.scripts import function_files
+from bicycle_runtime.extraction.neighbors import find_neighbors
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.tables.shell import (
     Answer,
@@ -208,7 +208,7 @@ def job_file(text: str, folder: Path, source: Path) -> Path:
     """
     name = f"sql-{SystemClock().now_ms()}"
     path = folder / name / f"{name}.sql"
-    files = function_files(source.absolute() / path.name, text)
+    files = find_neighbors(source.absolute() / path.name, text)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each, content in {**files, path.name: text.encode()}.items():
         (path.parent / each).parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from importlib.metadata import entry_points, packages_distributions
 from typing import Any
 
@@ -12,7 +11,8 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.installed import ENTRY_POINT_GROUP, installed_function
 
-_PROCESS = (AsyncFunction, RichAsyncFunction, ProcessFunction, KeyedProcessFunction)
+# Functions that ``process`` calls, with a context.
+PROCESS = (AsyncFunction, RichAsyncFunction, ProcessFunction, KeyedProcessFunction)
 
 
 class FunctionMissingError(Exception):
@@ -22,11 +22,7 @@ class FunctionMissingError(Exception):
 def found_function(name: str, *, of_plugins: bool = False) -> Any:
     """Return a function by the name of an installed plugin, or as ``module:function``.
 
-    A class of functions is made without arguments.
-
-    Args:
-        name: The name.
-        of_plugins: As for ``found_object``.
+    A class of functions is made without arguments. ``of_plugins`` is as for ``found_object``.
 
     Raises:
         FunctionMissingError: it is missing, no function, or must not be named.
@@ -38,8 +34,7 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
             raise FunctionMissingError(str(error.facts["problem"])) from error
     value = found_object(name, of_plugins=of_plugins)
     if isinstance(value, type) and issubclass(value, FunctionObject):
-        made: Callable[[], Any] = value
-        return made()
+        return value()
     if not callable(value):
         raise FunctionMissingError(f"{name!r} is a {type(value).__name__}, not a function")
     return value
@@ -81,8 +76,3 @@ def _require_plugin(name: str, module: str) -> None:
         raise FunctionMissingError(
             f"{name!r} is not in an installed plugin, and this file may use only such functions"
         )
-
-
-def is_process(function: object) -> bool:
-    """Return whether a function is called by ``process``, with a context."""
-    return isinstance(function, _PROCESS)

@@ -1,12 +1,14 @@
-"""The neighbors of a job file: modules of its folder that it imports.
+"""The neighbors of a job file: the modules of its folder that it needs.
 
-The imports are read off the text, and nothing is run. A module brings the neighbors that it imports
-itself, and a package brings all its files. An import of another kind (``importlib``) is not seen.
+The imports, and the modules of functions in SQL, are read off the text, and nothing is run. A
+module brings the neighbors that it imports itself, and a package brings all its files. An import of
+another kind (``importlib``) is not seen.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ _BYTES_MAX = 16 << 20
 _FILES_MAX = 2_000
 _KEPT_OUT = frozenset({*OWN_PACKAGES, "pyspark", "py4j", "msgspec"})
 _IGNORED_SUFFIXES = (".pyc", ".pyo", ".so", ".pyd")
+_SQL_MODULE = re.compile(r"\bFUNCTION\b[^;']*\bAS\s+'(\w+)[\w.]*:", re.IGNORECASE)
 
 
 def find_neighbors(path: Path, content: str) -> Mapping[str, bytes]:
@@ -31,7 +34,8 @@ def find_neighbors(path: Path, content: str) -> Mapping[str, bytes]:
         SCRIPT_UNUSABLE: they have more than 16 MiB, or are more than 2,000.
     """
     found: dict[str, bytes] = {}
-    waiting = sorted(_imports_of(content))
+    is_sql = path.suffix == ".sql"
+    waiting = sorted({*_SQL_MODULE.findall(content)} if is_sql else _imports_of(content))
     seen = {path.stem}
     while waiting:
         name = waiting.pop()

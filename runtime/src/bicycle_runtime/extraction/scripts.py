@@ -40,7 +40,6 @@ from bicycle_runtime.tables.job import sql_job
 
 statements = sql_job({text!r}, file={file!r}{more})
 """
-_SQL_MODULE = re.compile(r"\bFUNCTION\b[^;']*\bAS\s+'([\w.]+):", re.IGNORECASE)
 _TEXT_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
 _VERSION_LENGTH = 12
@@ -146,18 +145,8 @@ def _pack_text(
         job, template = (job_name(read_pipeline(text)), "pipeline"), _PIPELINE
     more = ", of_plugins=True" if of_plugins else ""
     source = template.format(text=content, file=text, notation=notation, more=more)
-    beside = {} if of_plugins or notation else function_files(path, content)
+    beside = {} if of_plugins or notation else find_neighbors(path, content)
     return _pack(path, content, source, cache_dir, job=job, neighbors=beside)
-
-
-def function_files(path: Path, content: str) -> Mapping[str, bytes]:
-    """Return the modules beside an SQL file whose functions it names, by relative path.
-
-    Raises:
-        SCRIPT_UNUSABLE: they are too large.
-    """
-    imports = "\n".join(f"import {name}" for name in _SQL_MODULE.findall(content))
-    return find_neighbors(path, imports)
 
 
 def _pack(
@@ -183,16 +172,14 @@ def _pack(
         b"\0%b\0%b" % (name.encode(), hashlib.sha256(neighbors[name]).digest())
         for name in sorted(neighbors)
     )
-    version = hashlib.sha256(content.encode() + beside).hexdigest()
+    version = hashlib.sha256(content.encode() + beside).hexdigest()[:_VERSION_LENGTH]
     digest = hashlib.sha256(f"{module}\0{source}".encode() + beside).hexdigest()
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
         write_archive(archive, {**neighbors, f"{module}.py": source.encode()})
-    name, attribute = job
     ref = PluginRef(
-        name=name, module=module, attribute=attribute, dist_name=path.name,
-        dist_version=version[:_VERSION_LENGTH], location=str(path.parent),
-        version=version[:_VERSION_LENGTH],
+        name=job[0], module=module, attribute=job[1], dist_name=path.name, dist_version=version,
+        location=str(path.parent), version=version,
     )  # fmt: skip
     packed = PackedEnvironment(digest=digest, path=archive, libraries=(), is_native=False)
     return ref, packed

@@ -15,11 +15,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.endpoints.checking import Checks, label_of
-from bicycle_runtime.endpoints.named_functions import (
-    FunctionMissingError,
-    found_function,
-    is_process,
-)
+from bicycle_runtime.endpoints.named_functions import PROCESS, FunctionMissingError, found_function
 from bicycle_runtime.endpoints.values import duration_ms
 from bicycle_runtime.expressions.sql.steps import ComputedFields, Where
 from bicycle_runtime.pipelines.aggregates import (
@@ -268,7 +264,7 @@ class _Building:
 
     def _with_function(self, node: Node, function: Any, call: str) -> Any:
         stream = self._input(node)
-        if not is_process(function):
+        if not isinstance(function, PROCESS):
             return getattr(stream, call)(function)
         if isinstance(function, ProcessFunction):
             return stream.process_fn(function)
@@ -288,7 +284,7 @@ class _Building:
 
     def _process(self, node: Node) -> Any:
         function = self._find(node.spec.function or node.name or node.id)
-        if not is_process(function):
+        if not isinstance(function, PROCESS):
             raise FunctionMissingError("it is not a function class for process; use it with map")
         return self._set(self._with_function(node, function, "process"), node)
 
