@@ -32,7 +32,7 @@ KIND_FILES_MAX = 5
 OPERATION_FILES_MAX = 2  # Its row, and the table.
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_438  # Without SQL. The aim is 122,210.
+LINES_MAX = 136_436  # Without SQL. The aim is 122,210.
 # For SQL, its views that change, and queries on sealed state. The aim is 9,000.
 SQL_LINES_MAX = 10_078
 # Ends of every graph, and the steps that work on columns, too.
@@ -66,7 +66,6 @@ STAND_ALONE = frozenset(
         "endpoints.keys",
         "expressions.sql.texts",
         "extraction.loading",
-        "extraction.neighbors",
         "formats.errors",
         "jobs.operations.dead_letters",
         "jobs.operations.ending",
@@ -85,7 +84,6 @@ STAND_ALONE = frozenset(
         "service_process.interfaces",
         "service_process.rpc",
         "tables.nullability",
-        "tables.records",
         "tables.requests",
         "tables.session",
         "bicycle_streams.file.consuming",

@@ -230,7 +230,8 @@ CREATE TABLE out (n BIGINT) WITH (kind = 'file', path = 'out');
     ("python", "problem"),
     [
         ("unannotated", "the argument 'value' has no annotation"),
-        ("strange", "the annotation <class 'complex'> is not a type of SQL"),
+        ("strange", "complex is not the type of a column; expected str, int, float, bool, Decimal, "
+         "datetime, date, time, dict, and lists of these"),
         ("with_keyword", "keyword arguments are not supported"),
         ("waiting", "it is async; a function of SQL returns its result"),
         ("decimal_without_digits",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
 from operator import itemgetter
 from types import GenericAlias
-from typing import Any, Union
+from typing import Any
 
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.functions import JoinedFields, SqlCondition, SqlRow, WindowBounds
 from bicycle_runtime.tables.moments import show_ms
 from bicycle_runtime.tables.plans import JoinRows
+from bicycle_runtime.tables.records import python_type
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import sliding_windows, tumbling_windows
 
@@ -26,10 +24,6 @@ _DIGEST = 8
 _TITLES = {
     "interval": "INTERVAL JOIN", "window": "WINDOW JOIN", "as_of": "AS OF JOIN",
     "latest": "TABLE JOIN",
-}  # fmt: skip
-_PYTHON: dict[SqlType, Any] = {
-    "BIGINT": int, "DOUBLE": float, "VARCHAR": str, "JSON": str, "BOOLEAN": bool, "DATE": date,
-    "TIME": time, "TIMESTAMP": datetime, "BLOB": bytes,
 }  # fmt: skip
 
 
@@ -101,13 +95,8 @@ def _all_known(keys: Sequence[Expression]) -> Expression:
 
 
 def _row_type(values: Sequence[Expression]) -> Any:
-    return GenericAlias(tuple, tuple(_type(tree.type_of(each)) for each in values))
-
-
-def _type(kind: SqlType) -> Any:
-    if kind.endswith("[]"):
-        return Union[GenericAlias(list, (_type(kind[:-2]),)), None]  # noqa: UP007 - from a value
-    return (Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind, type(None))) | None
+    kinds = (python_type(tree.type_of(each)) for each in values)
+    return GenericAlias(tuple, tuple(kind | None for kind in kinds))
 
 
 def _bounds(plan: JoinRows) -> str:

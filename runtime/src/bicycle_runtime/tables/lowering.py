@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime, time
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
@@ -45,6 +45,7 @@ from bicycle_runtime.tables.plans import (
     WindowAggregate,
     double_key,
 )
+from bicycle_runtime.tables.records import python_type
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.aggregations import everything
 from bicycle_sdk.expressions import Expression, col, lit
@@ -342,8 +343,8 @@ def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
 
 def _kept_type(word: str, kind: SqlType) -> Any:
     """Return the type of an accumulator of values of a type; None for the default."""
-    value: Any = Decimal if kind.startswith("DECIMAL(") else _PYTHON.get(kind)
-    if value is None:
+    value: Any = python_type(kind)
+    if value in (NoneType, bytes):
         return None
     if word == "avg" and value is Decimal:
         return tuple[value | None, tuple[float, ...], int]
@@ -353,10 +354,6 @@ def _kept_type(word: str, kind: SqlType) -> Any:
 
 
 _FUNCTIONS: Mapping[str, Any] = {"sum": Sum, "avg": Average, "min": Minimum, "max": Maximum}
-_PYTHON: Mapping[SqlType, Any] = {
-    "BIGINT": int, "DOUBLE": float, "VARCHAR": str, "BOOLEAN": bool, "DATE": date, "TIME": time,
-    "TIMESTAMP": datetime,
-}  # fmt: skip
 
 
 def _result_record(plan: WindowAggregate) -> SqlRecord:

@@ -7,13 +7,11 @@ group ``bicycle.sql_functions``. Calls are resolved as those of the functions of
 from __future__ import annotations
 
 import inspect
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
 from sqlglot import exp
 
@@ -22,20 +20,17 @@ from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.functions import Signature, SqlFunction
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
-from bicycle_runtime.expressions.sql.types import SqlType, type_named
+from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.records import WORDS, type_of_hint
 from bicycle_sdk.entry_points import entry_points
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.sql_functions import SqlMark, sql_mark
 from bicycle_sdk.windows.functions import AggregateFunction
 
 GROUP = "bicycle.sql_functions"
-_WORDS: Mapping[Any, SqlType] = {
-    bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR", bytes: "BLOB",
-    datetime: "TIMESTAMP", date: "DATE", time: "TIME", Decimal: "DECIMAL", dict: "JSON",
-    Any: "JSON",
-}  # fmt: skip
+_WORDS: Mapping[Any, SqlType] = {**WORDS, bytes: "BLOB", Decimal: "DECIMAL", Any: "JSON"}
 # Names that mean functions of SQL everywhere.
 RESERVED_FUNCTIONS = frozenset(
     {*FUNCTIONS, "if", "coalesce", "cast", "count", "sum", "avg", "min", "max", "unnest"}
@@ -181,21 +176,4 @@ def _type_of(hints: Mapping[str, Any], name: str) -> tuple[SqlType, bool]:
     if name not in hints:
         shown = "its result" if name == "return" else f"the argument {name!r}"
         raise ValueError(f"{shown} has no annotation")
-    return _word_of(hints[name])
-
-
-def _word_of(hint: Any) -> tuple[SqlType, bool]:
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        rest = [part for part in parts if part is not type(None)]
-        if len(rest) == 1:
-            return _word_of(rest[0])[0], True
-    if origin is Annotated and isinstance(parts[1], str):
-        is_nullable = type(None) in typing.get_args(parts[0])
-        return type_named(parts[1]), is_nullable
-    if origin is list:
-        return f"{_word_of(parts[0])[0]}[]", False
-    word = _WORDS.get(origin or hint)
-    if word is None:
-        raise ValueError(f"the annotation {hint!r} is not a type of SQL")
-    return word, hint is Any
+    return type_of_hint(hints[name], _WORDS)

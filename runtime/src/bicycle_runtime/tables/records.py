@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Any
 
 from bicycle_runtime.expressions.calls import is_plain_dataclass
@@ -23,10 +23,11 @@ from bicycle_sdk.expressions import Expression, col
 from bicycle_sdk.record_types import type_name
 
 _DECIMAL = "DECIMAL(38,9)"
-_WORDS: Mapping[Any, SqlType] = {
+WORDS: Mapping[Any, SqlType] = {
     **{found.python: found.sql for found in VALUE_TYPES if found.python not in (None, bytes)},
     **{Decimal: _DECIMAL, datetime: "TIMESTAMP", time: "TIME"},
 }
+_PYTHON = {**{word: kind for kind, word in WORDS.items()}, "JSON": str, "BLOB": bytes}
 _TYPES = "str, int, float, bool, Decimal, datetime, date, time, dict, and lists of these"
 
 
@@ -62,7 +63,7 @@ def record_columns(kind: Any) -> list[RecordColumn]:
     found = []
     for name, is_optional in names.items():
         try:
-            word, is_nullable = _column(hints[name])
+            word, is_nullable = type_of_hint(hints[name])
         except ValueError as error:
             raise ValueError(f"field {name}: {error}") from error
         is_missing = is_typed_dict and is_optional
@@ -74,8 +75,16 @@ def record_columns(kind: Any) -> list[RecordColumn]:
     return found
 
 
-def _column(hint: Any) -> tuple[SqlType, bool]:
-    """Return the type of the values of an annotation, and whether None is one of them."""
+def type_of_hint(hint: Any, words: Mapping[Any, SqlType] = WORDS) -> tuple[SqlType, bool]:
+    """Return the type of the values of an annotation, and whether None is one of them.
+
+    Args:
+        hint: The annotation.
+        words: The types of plain annotations.
+
+    Raises:
+        ValueError: it has none.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     inner, texts = getattr(hint, "__supertype__", None), list[str]()  # Of a NewType.
     if origin is typing.Annotated:
@@ -84,20 +93,28 @@ def _column(hint: Any) -> tuple[SqlType, bool]:
         inner = arguments[0]
     elif origin is typing.Literal and len({type(each) for each in arguments}) == 1:
         inner = type(arguments[0])
+    if texts:
+        return sql_types.type_named(texts[0]), NoneType in typing.get_args(inner)
     if inner is not None:
-        word, is_nullable = _column(inner)
-        return (sql_types.type_named(texts[0]) if texts else word), is_nullable
+        return type_of_hint(inner, words)
     rest = [each for each in arguments if each is not NoneType]
     if origin in (typing.Union, UnionType) and len(rest) == 1:
-        return _column(rest[0])[0], True
-    word = _WORDS.get(hint, "") if isinstance(hint, type) else ""
+        return type_of_hint(rest[0], words)[0], True
+    word = words.get(hint, "") if isinstance(hint, type) else ""
     if origin is list:
-        word = f"{_column(arguments[0])[0]}[]"
+        word = f"{type_of_hint(arguments[0], words)[0]}[]"
     elif (origin or hint) is dict or typing.is_typeddict(hint):
         word = "JSON"
     if not word:
         raise ValueError(f"{type_name(hint)} is not the type of a column; expected {_TYPES}")
-    return word, False
+    return word, hint is Any
+
+
+def python_type(word: SqlType) -> Any:
+    """Return the type of the values of a column in rows; JSON values are texts there."""
+    if word.endswith("[]"):
+        return GenericAlias(list, (python_type(word[:-2]) | None,))
+    return Decimal if word.startswith("DECIMAL(") else _PYTHON.get(word, NoneType)
 
 
 def differences(
