@@ -21,7 +21,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from bicycle_runtime.endpoints.positions import KeyPath, Position
-from bicycle_runtime.expressions.sql.casts import parse_interval
+from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_runtime.expressions.sql.compiling import SqlDialect
 from bicycle_runtime.tables.errors import SqlProblem
 
@@ -33,8 +33,6 @@ _INTERVALS = {
     "SESSION": ("GAP",),
 }  # fmt: skip
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-_MS = 1_000_000
-_DAY_MS = 86_400_000
 _TOKENS_MAX = 200_000
 _LINE_END, _VISIBLE = re.compile(r"\n"), re.compile(r"\S")
 # The parser warns about statements that it does not know; here they are errors.
@@ -231,14 +229,15 @@ class Cursor:
             self.index += 1
             words = f"{words} {unit.text}"
         try:
-            months, days, nanoseconds = parse_interval(words)
+            parts = parse_interval(words)
         except ValueError as error:
             raise SqlProblem(at, str(error)) from error
-        if months:
+        if parts[0]:
             raise SqlProblem(at, f"INTERVAL '{words}': months have different lengths; use days")
-        if nanoseconds % _MS:
+        found = whole_ms(*parts)
+        if found is None:
             raise SqlProblem(at, f"INTERVAL '{words}': times have whole milliseconds")
-        return days * _DAY_MS + nanoseconds // _MS
+        return found
 
 
 def _is_word(token: Token | None, word: str) -> bool:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 
 from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.expressions.sql.casts import parse_interval
+from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -26,6 +25,7 @@ from bicycle_runtime.tables.plans import (
     UnionAll,
     Unnest,
     WindowAggregate,
+    inputs_of,
 )
 from bicycle_sdk.expressions import Expression, col, lit
 
@@ -34,7 +34,6 @@ LATE_TAG = "late"
 _HINT = re.compile(r"\+\s*(\w+)\s*\(\s*'([^']*)'\s*\)\s*")
 _HINT_NAME = "ALLOWED_LATENESS"
 _EXAMPLE = f"/*+ {_HINT_NAME}('1 MINUTE') */"
-_NANOSECONDS, _DAY_MS = 1_000_000, 86_400_000
 
 
 def lateness_hint(node: exp.Select, at: int) -> int | None:
@@ -51,11 +50,10 @@ def lateness_hint(node: exp.Select, at: int) -> int | None:
         shown = " ".join(hints[-1].split())
         raise SqlProblem(at, f"the hint /*{shown} */ is not supported; known: {_EXAMPLE}")
     try:
-        months, days, nanoseconds = parse_interval(found[2])
+        total = whole_ms(*parse_interval(found[2]))
     except ValueError as error:
         raise SqlProblem(at, f"{_HINT_NAME}: {error}") from error
-    total = days * _DAY_MS + nanoseconds // _NANOSECONDS
-    if months or nanoseconds % _NANOSECONDS or total < 0:
+    if total is None or total < 0:
         raise SqlProblem(at, f"{_HINT_NAME}('{found[2]}') must be whole milliseconds, 0 or more")
     return total
 
@@ -131,8 +129,5 @@ def _top_windows(plan: Plan) -> Iterator[WindowAggregate]:
 def _nodes(plan: Plan) -> Iterator[Plan]:
     """Yield a plan and the plans that it reads."""
     yield plan
-    for each in fields(plan):
-        value = getattr(plan, each.name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Plan):
-                yield from _nodes(part)
+    for each in inputs_of(plan):
+        yield from _nodes(each)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.expressions.sql.casts import parse_interval
+from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_sdk.expressions import Expression
 
 Span = tuple[int | None, int | None]  # In ms, both inclusive; None is without a bound.
-_MS, _DAY_MS = 1_000_000, 86_400_000
 # The spans of a difference of which a comparison with 0 is true.
 _SPANS: Mapping[str, Span] = {
     "sql.equal": (0, 0), "sql.gte": (0, None), "sql.gt": (1, None), "sql.lte": (None, 0),
@@ -59,14 +58,11 @@ def _interval_ms(operation: str, kind: Any, arguments: list[Any]) -> int | None:
         return None
     if operation == "sql.cast" and arguments[0].operation == "sql.literal":
         try:
-            months, days, nanoseconds = parse_interval(str(arguments[0].arguments[1]))
+            return whole_ms(*parse_interval(str(arguments[0].arguments[1])))
         except ValueError:
             return None
-    elif operation == "sql.literal" and arguments[0] is not None:
-        months, days, nanoseconds = arguments[0]
-    else:
-        return None
-    return None if months or nanoseconds % _MS else days * _DAY_MS + nanoseconds // _MS
+    is_known = operation == "sql.literal" and arguments[0] is not None
+    return whole_ms(*arguments[0]) if is_known else None
 
 
 def span_of(condition: Expression) -> tuple[str, str, Span] | None:
@@ -114,7 +110,7 @@ def show_ms(length: int) -> str:
         >>> show_ms(3_600_000), show_ms(-1_500), show_ms(0)
         ('1 h', '-1500 ms', '0 s')
     """
-    for size, unit in ((_DAY_MS, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
         if length and length % size == 0:
             return f"{length // size} {unit}"
     return f"{length} ms" if length else "0 s"

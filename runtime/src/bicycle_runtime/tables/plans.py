@@ -184,8 +184,8 @@ class JoinRows(Plan):
 
 def inputs_of(plan: Plan) -> list[Plan]:
     """Return the plans whose rows a node reads."""
-    found = [getattr(plan, name, None) for name in ("input", "left", "right")]
-    return [each for each in [*found, *getattr(plan, "inputs", ())] if each is not None]
+    found = [getattr(plan, name, None) for name in ("input", "left", "right", "window")]
+    return [each for each in [*found, *getattr(plan, "inputs", ())] if isinstance(each, Plan)]
 
 
 def name_nodes(plan: Plan, name: str, names: dict[int, str]) -> None:

@@ -195,6 +195,12 @@ def _interval(column: Any) -> list[Any]:
     return by_value(column, parse_interval)
 
 
+def whole_ms(months: int, days: int, nanoseconds: int) -> int | None:
+    """Return the length of an interval in ms; None with months, or with parts of a ms."""
+    is_whole = not months and nanoseconds % 1_000_000 == 0
+    return days * 86_400_000 + nanoseconds // 1_000_000 if is_whole else None
+
+
 def parse_interval(text: str) -> tuple[int, int, int]:
     """Return months, days and nanoseconds of a text such as ``1 day 02:00:00``.
 
