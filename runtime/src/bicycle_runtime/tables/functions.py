@@ -289,16 +289,11 @@ class DecimalAverage(Average[Any]):
         return Decimal(scaled).scaleb(-self.scale, _EXACT).copy_sign(total)
 
 
-def average_scale(digits: tuple[int, int]) -> int:
-    """Return the digits after the point of the average of a DECIMAL."""
-    return max(_AVERAGE_SCALE, digits[1])
-
-
 def average_type(word: str) -> str:
     """Return the type of the average of a DECIMAL."""
     digits = decimal_digits(word)
     assert digits is not None
-    return decimal_type(DECIMAL_DIGITS_MAX, average_scale(digits))
+    return decimal_type(DECIMAL_DIGITS_MAX, max(_AVERAGE_SCALE, digits[1]))
 
 
 class LeastNumber(Minimum[Any, Any]):

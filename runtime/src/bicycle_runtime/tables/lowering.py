@@ -25,7 +25,6 @@ from bicycle_runtime.tables.functions import (
     SqlCondition,
     SqlRecord,
     UnnestItems,
-    average_scale,
     json_value,
     python_aggregate,
 )
@@ -329,8 +328,8 @@ def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
     made: Any
     if word == "count":
         made = Distinct(selector, skips_none=True)
-    elif word == "avg" and (digits := decimal_digits(column.type)):
-        made = DecimalAverage(selector, scale=average_scale(digits))
+    elif word == "avg" and (digits := decimal_digits(aggregate.type)):
+        made = DecimalAverage(selector, scale=digits[1])
     elif word == "min" and column.type == "DOUBLE":
         made = LeastNumber(selector, skips_none=True)
     else:
