@@ -7,10 +7,13 @@ from decimal import Decimal
 
 import pytest
 
+from bicycle_runtime.jobs.inspection.reports import inspect_job
+from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_runtime.tables.job import check_sql
 from bicycle_sdk.errors import BicycleError
 from tests.plugin_zoo.zoo import install, whole
+from tests.unit.jobs.job_samples import bundle_of
 from tests.unit.tables import user_functions
 from tests.unit.tables.sql_runs import problems, ran, run
 
@@ -183,6 +186,17 @@ def test_aggregates_in_windows_skip_null_and_merge(parallelism):
         found = sorted(tuple(row.values()) for row in harness.results("out"))
 
     assert found == [("g 1", 10.0, 5.0, 3), ("g 2", 12.0, 12.0, 3)]
+
+
+def test_accumulators_have_the_type_of_their_annotation():
+    text = f"""{function("product", "Product")}{TABLE}
+        CREATE TABLE out (p DOUBLE) WITH (kind = 'file', path = 'out');
+        INSERT INTO out SELECT product(n) FROM TUMBLE(t, moment, INTERVAL '1' HOUR)
+          GROUP BY window_start;
+    """
+    report = inspect_job(bundle_of(lambda env: build_tables(env, text, file="v.sql")))
+
+    assert report.warnings == ()
 
 
 CREATED = function("half", "half") + function("product", "Product")

@@ -30,7 +30,8 @@ from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.records.times import moment_of, time_of
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import ProcessFunction
-from bicycle_sdk.windows.aggregates import Average, Minimum
+from bicycle_sdk.record_types import accumulator_type
+from bicycle_sdk.windows.aggregates import Average, Minimum, SelectedAggregate
 from bicycle_sdk.windows.functions import AggregateFunction, is_mergeable
 
 _AVERAGE_SCALE = 6  # As in Flink: averages of money have more digits than its amounts.
@@ -308,7 +309,7 @@ class LeastNumber(Minimum[Any, Any]):
         return (self.best(known),) if known else ()
 
 
-class PythonAggregate(AggregateFunction[Any, Any, Any]):
+class PythonAggregate(SelectedAggregate[Any, Any, Any]):
     """An aggregate of users over the values of a column.
 
     Args:
@@ -317,16 +318,19 @@ class PythonAggregate(AggregateFunction[Any, Any, Any]):
         takes_null: Whether it takes NULL, too.
     """
 
+    plain_types = frozenset()  # It may raise for any value, which is an error of its row.
+
     def __init__(self, inner: Any, selector: Callable[[Any], Any], *, takes_null: bool) -> None:
-        self.inner, self.selector, self.takes_null = inner, selector, takes_null
+        super().__init__(selector, skips_none=not takes_null)
+        self.inner, self.accumulator_type = inner, accumulator_type(inner)
 
     def create_accumulator(self) -> Any:
         return self.inner.create_accumulator()
 
-    def add(self, accumulator: Any, value: Any) -> Any:
-        given = self.selector(value)
-        is_skipped = given is None and not self.takes_null
-        return accumulator if is_skipped else self.inner.add(accumulator, given)
+    def add_all(self, accumulator: Any, values: Sequence[Any]) -> Any:
+        for value in self.known(values):
+            accumulator = self.inner.add(accumulator, value)
+        return accumulator
 
     def get_result(self, accumulator: Any) -> Any:
         return self.inner.get_result(accumulator)
