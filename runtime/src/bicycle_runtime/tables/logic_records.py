@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from bicycle_runtime.endpoints.checking import likely
 from bicycle_runtime.endpoints.positions import Position
 from bicycle_runtime.tables.dialect import SqlText
 from bicycle_runtime.tables.errors import SQL_TEST_INVALID
+from bicycle_sdk.result_tables import value_text
 
 _SORT = r"( (nosort|rowsort|valuesort))?"
 _SORT_TEXT = "[nosort|rowsort|valuesort]"
@@ -206,21 +205,9 @@ def _problem_of(record: LogicRecord) -> str | None:
 
 def shown_value(value: Any) -> str:
     """Return a value as results show it."""
-    return _SHOWN.get(type(value), str)(value) or "(empty)"
-
-
-def _shown_time(moment: datetime) -> str:
-    plain = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-    return plain.isoformat(" ", "milliseconds" if plain.microsecond else "seconds")
-
-
-_SHOWN: Mapping[type, Callable[[Any], str]] = {
-    type(None): lambda _: "NULL",
-    bool: lambda value: str(value).lower(),
-    datetime: _shown_time,
-    Decimal: lambda value: format(value, "f"),
-    list: lambda items: f"[{', '.join(map(shown_value, items))}]",
-}
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown_value, value))}]"
+    return value_text(value) or "(empty)"
 
 
 def result_lines(rows: Sequence[list[str]], mode: str) -> list[str]:
