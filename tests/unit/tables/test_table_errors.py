@@ -92,6 +92,20 @@ def test_a_wrong_text_has_no_effect_and_can_be_repeated():
     assert [vertex.id for vertex in env.execute("job").vertices][-1] == "out"
 
 
+def test_a_table_is_read_once_also_after_a_text_that_defines_it_again():
+    env = StreamEnvironment()
+    env.table(env.from_collection([]), name="orders", type=Order)
+    env.sql("SELECT id FROM orders").to_stream()
+    with raises(SQL_TEXT_INVALID, match="orders is defined twice"):
+        env.sql("CREATE TABLE orders (id BIGINT) WITH (kind = 'file', path = 'orders')")
+
+    env.sql("SELECT id FROM orders WHERE id > 1").to_stream()
+
+    assert [vertex.final_id for vertex in env.vertices if "rows" in vertex.final_id] == [
+        "orders-rows"
+    ]
+
+
 def test_an_option_of_an_earlier_text_keeps_its_place():
     env = StreamEnvironment()
     env.sql("\n\nCREATE TABLE a (id BIGINT) WITH (kind = 'file', path = 'a', formt = 'csv')")

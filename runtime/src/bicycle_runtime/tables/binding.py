@@ -110,12 +110,6 @@ class Binder:
                 name_nodes(plan, view, found)
         return found
 
-    def forget(self, name: str) -> None:
-        """Remove the plan of a table or view, if there is one."""
-        for key in (name.lower(), f"{name.lower()}{LATE}"):
-            self._plans.pop(key, None)
-        self._views.pop(name, None)
-
     def relation(self, name: str, at: int) -> Plan:
         """Return the plan of a table or view.
 

@@ -165,6 +165,20 @@ class Building:
         for name, plan in sorted(self.outputs.items(), key=lambda each: reads_late_rows([each[1]])):
             lowering.collect(name, plan)
 
+    def save(self) -> Any:
+        """Return the definitions and plans, for ``restore``."""
+        parts = [
+            {name: dict(value) for name, value in vars(each).items() if isinstance(value, dict)}
+            for each in (self.catalog, self.binder)
+        ]
+        return parts, {name: (table, [*plans]) for name, (table, plans) in self.plans.items()}
+
+    def restore(self, saved: Any) -> None:
+        """Forget the definitions and plans that were added after a ``save``."""
+        parts, self.plans = saved
+        for each, values in zip((self.catalog, self.binder), parts, strict=True):
+            vars(each).update(values)
+
     def note(self, bind: Any, *arguments: Any) -> None:
         """Call a function; note the problem that it raises."""
         try:

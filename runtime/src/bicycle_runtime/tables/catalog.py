@@ -156,17 +156,6 @@ class Catalog:
         name = definition.name.text.lower()
         self._tables[name] = Table(definition=definition, stream=stream, has_fields=has_fields)
 
-    def forget(self, name: Name) -> None:
-        """Remove the table or view that was defined at a position, if it was."""
-        key = name.text.lower()
-        table, view = self._tables.get(key), self._views.get(key)
-        if table is not None and table.definition.name.at == name.at:
-            del self._tables[key]
-            self._sources.pop(table.name, None)
-            self._sinks.pop(table.name, None)
-        if view is not None and view.name.at == name.at:
-            del self._views[key]
-
     def add_view(self, definition: CreateView) -> None:
         """Add a view.
 

@@ -81,7 +81,7 @@ class TableSession:
         building, self._call, self._location = self._building, call, location
         self._first_line = building.text.append(text)
         building.checks.problems.clear()
-        functions = dict(building.catalog.functions)
+        saved = building.save()
         known = {name: len(plans) for name, (_, plans) in building.plans.items()}
         statements = read_statements(building.text, building.checks, has_queries=True)
         named, view = self._with_views(statements)
@@ -90,8 +90,7 @@ class TableSession:
             building.bind_statements(named)
             building.checks.raise_problems()
         except BicycleError:
-            building.catalog.functions = functions
-            self._forget(named, known)
+            building.restore(saved)
             raise
         if building.settings is not None:
             names = {each.key.text for each in statements if isinstance(each, SetOption)}
@@ -119,16 +118,6 @@ class TableSession:
         last = queries[-1].query
         view = CreateView(name=Name(name, last.at), columns=(), query=last)
         return [*found, view], name
-
-    def _forget(self, statements: Sequence[Statement], known: dict[str, int]) -> None:
-        """Remove the tables, views and rows of a text that has problems."""
-        building = self._building
-        for each in statements:
-            if isinstance(each, CreateTable | CreateView):
-                building.catalog.forget(each.name)
-                building.binder.forget(each.name.text)
-        for name, (_, plans) in building.plans.items():
-            del plans[known.get(name, 0) :]
 
     def _apply(self, settings: SqlSettings, given: set[str]) -> None:
         """Set the settings that a text names."""
@@ -202,12 +191,12 @@ class TableSession:
                 name=table, columns=tuple(columns), watermark=time,
                 key=tuple(Name(each, 0) for each in key), options={},
             )  # fmt: skip
-            has_fields = not is_typeddict(kind)
+            has_fields, saved = not is_typeddict(kind), self._building.save()
             self._building.catalog.add_stream(definition, stream, has_fields=has_fields)
             try:
                 self._plan(name)
             except SqlProblem:
-                self._building.catalog.forget(table)
+                self._building.restore(saved)
                 raise
         except (ValueError, SqlProblem) as error:
             raise _refusal(
