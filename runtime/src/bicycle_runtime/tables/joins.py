@@ -170,8 +170,8 @@ class JoinBinder:
             if how != "inner":
                 raise SqlProblem(
                     self._at(condition), f"{how.upper()} JOIN supports equal keys, bounds of event "
-                    "times, and conditions of one side in ON; use an inner join, or compute the "
-                    "other conditions in SELECT",
+                    "times, and conditions of one side in ON (with FOR SYSTEM_TIME AS OF, of the "
+                    "left side); use an inner join, or compute the other conditions in SELECT",
                 )  # fmt: skip
             found = filter_rows(found, value, sql_of(condition))
         relations = [replace(each, plan=found, window=None) for each in both.relations]
@@ -447,7 +447,7 @@ class _OneJoin:
         left, right = (_time_name(side) for side in self._sides)
         if left is None or right is None:
             return _EXAMPLE
-        return _EXAMPLE.replace("a.at", left).replace("b.at", right)
+        return f"{right} BETWEEN {left} - INTERVAL '…' MINUTE AND {left} + INTERVAL '…' MINUTE"
 
 
 def _split_and(node: exp.Expr) -> list[exp.Expr]:
