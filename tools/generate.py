@@ -350,6 +350,7 @@ SDK_MODULES = (
     "bicycle_sdk.time",
     "bicycle_sdk.windows",
     "bicycle_sdk.joins",
+    "bicycle_sdk.tables",
     "bicycle_sdk.failures",
     "bicycle_sdk.connectors",
     "bicycle_sdk.kafka",

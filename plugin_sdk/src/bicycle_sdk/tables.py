@@ -64,11 +64,11 @@ class Table(Generic[T]):
         return self._query("union_all", " UNION ALL ".join(parts), self._type)
 
     def group_by(self, *keys: Any) -> GroupedTable:
-        """Group the rows; ``agg`` then computes the columns of each group."""
+        """Group the rows of a table; ``agg`` is supported only after ``window``."""
         return GroupedTable(self, self._source("group_by"), keys)
 
     def agg(self, **aggregates: Any) -> Table[dict[str, Any]]:
-        """Return aggregates of all rows; see ``GroupedTable.agg``."""
+        """Return aggregates of all rows; supported only after ``window``."""
         return GroupedTable(self, self._source("agg"), ()).agg(**aggregates)
 
     def window(
