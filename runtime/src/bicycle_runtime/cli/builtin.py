@@ -13,7 +13,7 @@ _RUN_JOBS = "Run jobs"
 _SECTIONS = {
     _RUN_JOBS: {
         "run:run_command": "Run a job in the foreground",
-        "run:submit_command": "Submit a job to the background and print its id",
+        "run:submit_command": "Start a job in the background and print its id",
     },
     "Watch jobs": {
         "job_commands:list_command": "List the jobs of this machine, newest first",
@@ -27,7 +27,7 @@ _SECTIONS = {
     "Serve jobs": {
         "up:up_command": "Start the service: web UI, REST API and jobs behind one port",
         "up:down_command": "Stop the service; its jobs continue",
-        "service:service_command": "Install the service or a job as a unit of systemd",
+        "service:service_command": "Install the service or a job as a systemd unit",
         "serve:serve_command": "Serve metrics of the jobs of this machine to Prometheus",
         f"{_TOOLKIT}.token:token_command": "Create, list and revoke access tokens of the service",
     },

@@ -37,8 +37,8 @@ def metrics_command(*, job: str | None, as_json: bool) -> None:
 def workers_command(*, as_json: bool) -> None:
     """Show the processes of running jobs with CPU and memory.
 
-    The list has the drivers and their Java and Python processes on the machine where the jobs
-    were started. Workers on other hosts of a cluster are not included.
+    The list contains the drivers, and their Java and Python processes, on the machine where the
+    jobs were started. It does not contain workers on other hosts of a cluster.
     """
     found = reached_jobs().workers()
     if as_json:

@@ -172,8 +172,8 @@ def set_option(command: F) -> F:
         callback=_take_params,
         shell_complete=parameter_names,
         help=(
-            "Parameter of the plugin. Repeatable. Pass secrets as env:NAME, file:PATH or prompt: "
-            "for a prompt."
+            "Parameter of the plugin. Repeatable. Pass secrets as env:NAME or file:PATH; prompt: "
+            "reads the secret from the terminal."
         ),
     )(command)
 

@@ -168,14 +168,15 @@ def submit_command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Submit a job to the background and print its id.
+    """Start a job in the background and print its id.
 
-    The command returns when the job runs, or with an error if the start fails. Pass the id to
-    list, status, logs, stop and cancel.
+    FILE is a Python file, an SQL file or a pipeline, as for `bicycle run`. The command returns
+    when the job runs, or with an error if the start fails. Pass the id to status, logs, stop and
+    cancel.
 
-    With --wheel, the wheel is uploaded to a service, which installs it in a separate
-    environment and runs the job with this version. If --service or BICYCLE_SERVICE names a
-    service, the service also runs jobs without a wheel.
+    With --wheel, the command uploads the wheel to a service, which installs it in a separate
+    environment and runs the job from it. Without --wheel, the service that --service or
+    BICYCLE_SERVICE names runs the job, or this machine if no service is named.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_streams.cli.rendering import answer_json

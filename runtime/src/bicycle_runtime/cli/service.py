@@ -1,4 +1,4 @@
-"""``bicycle service``: a unit of systemd that starts a command with the machine."""
+"""``bicycle service``: a systemd unit that starts a command at each boot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RESERVE_MS = 15_000  # After this time limit, until systemd kills the process.
 @answers
 @click.pass_context
 def service_command(context: click.Context, *, as_json: bool) -> None:
-    """Install the service or a job as a unit of systemd."""
+    """Install the service or a job as a systemd unit."""
     show_overview(context, as_json=as_json)
 
 
@@ -47,18 +47,19 @@ def service_command(context: click.Context, *, as_json: bool) -> None:
 @click.argument("words", metavar="[COMMAND [OPTIONS]]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--unit", default="bicycle", show_default=True, help="Name of the unit.")
 @click.option(
-    "--user", default="bicycle", show_default=True, help="Account that runs a unit of the system."
+    "--user", default="bicycle", show_default=True, help="Account under which a system unit runs."
 )
 @click.option(
     "--home",
     metavar="DIR",
-    help="Directory of the jobs. Default: /var/lib/bicycle; for a unit of a user, BICYCLE_HOME.",
+    help="Directory of the jobs. Default: /var/lib/bicycle, or BICYCLE_HOME for a user unit.",
 )
 @click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the unit. Default: /etc/systemd/system, or ~/.config/systemd/user.",
+    help="Folder of the unit. Default: /etc/systemd/system, or ~/.config/systemd/user for a user "
+    "unit.",
 )
 @answers
 @click.pass_context
@@ -71,12 +72,12 @@ def install_command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write a unit of systemd that starts a command of bicycle with the machine.
+    """Write a systemd unit that starts a bicycle command when the machine boots.
 
     COMMAND is `up` (the default), `run`, `serve` or `stream serve`; write `--` before it if it has
-    options. Root writes a unit of the system, another user a unit of the account. The unit reads
-    environment variables, such as secrets, from /etc/UNIT.env or ~/.config/UNIT.env. It is not
-    started.
+    options. If root runs this command, it writes a system unit, otherwise a user unit. The unit
+    reads environment variables, such as secrets, from /etc/UNIT.env or ~/.config/UNIT.env. The
+    command does not start the unit.
     """
     is_system = os.geteuid() == 0
     folder = (

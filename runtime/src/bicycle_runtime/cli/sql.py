@@ -62,8 +62,8 @@ class _ShellGroup(CommandGroup):
 def sql_command() -> None:
     """Run SQL statements at a prompt, and test views of SQL files.
 
-    Without a command, this is `bicycle sql shell`. `bicycle run FILE.sql` runs an SQL file as a
-    job, and `bicycle plan FILE.sql` shows its plan.
+    Without a command, `bicycle sql` is the same as `bicycle sql shell`. `bicycle run FILE.sql` runs
+    an SQL file as one job, and `bicycle plan FILE.sql` shows its plan.
     """
 
 
@@ -80,12 +80,13 @@ def sql_command() -> None:
 def shell_command(*, file: str | None, text: str | None, as_json: bool) -> None:
     """Run SQL statements from a prompt, a file, --command or standard input.
 
-    `bicycle sql` without a command is this shell. At a terminal it has a prompt with history and
-    completion, and help shows the statements. Otherwise statements are read to the end, and the
-    first error ends the command with its exit code.
+    At a terminal, the shell has a prompt with history and completion; `help` lists the statements.
+    Otherwise, the command runs all statements of the input, until the first error, whose exit code
+    it returns.
 
-    SELECT runs in this process, without Java, and shows rows as epochs are sealed; Ctrl-C ends it.
-    INSERT INTO runs a job, as bicycle run does. With --json, each row is a JSON object in a line.
+    SELECT runs in this process, without Java, and shows new rows whenever an epoch is sealed;
+    Ctrl-C ends the query. Each INSERT INTO runs a separate job, as `bicycle run` does. With --json,
+    each row is a JSON object on a separate line.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.scripts import text_of
@@ -137,13 +138,14 @@ def _module_path(*folders: Path) -> Iterator[None]:
 def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Run tests of SQL in the format of sqllogictest.
 
-    FILE.slt contains statements, rows and queries with their expected rows. If FILE.sql is in the
-    same folder, its statements come first. Beside the records of sqllogictest (statement, query,
-    skipif, onlyif, hash-threshold, halt), there are: epoch (rows that arrive in one epoch),
-    watermark (advance or check the event time) and changes (new rows of a view or table).
+    FILE.slt contains statements, input rows, and queries with expected rows. If FILE.sql is in the
+    same folder, its statements run first. In addition to the records of sqllogictest (statement,
+    query, skipif, onlyif, hash-threshold, halt), a file can contain these records: epoch (rows that
+    arrive in one epoch), watermark (advance event time, or check a watermark) and changes (check
+    the new rows of a view or table).
 
-    Tests run in this process, without Java. Tables need no WITH (...), and no connector is used.
-    The exit code is 1 if a record fails.
+    Tests run in this process, without Java. They do not use the connectors of tables, so tables
+    need no WITH (...). The exit code is 1 if a record fails.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING, SQL_TESTS_FAILED

@@ -41,8 +41,8 @@ class JobOptions:
     name: str | None = option(
         None,
         doc=(
-            "Name of the job. Default: the name of the plugin, or without a checkpoint directory "
-            "a new name for each run."
+            "Name of the job. Default: the name of the plugin; without a checkpoint directory, a "
+            "new name for each run."
         ),
     )
     checkpoint_dir: str | None = option(
@@ -137,10 +137,10 @@ class JobOptions:
         low=0,
         high=30_000,
         doc=(
-            "Target latency of results without a backlog: after an epoch, the job pauses for a "
-            "time that allows this latency, or for the duration of the epoch if that is longer. "
-            "With 0, there is no pause, and a job with one stage, without state, that reads Kafka "
-            "and writes Kafka at least once reads continuously within its epochs."
+            "Target latency of results when there is no backlog. After an epoch, the job pauses "
+            "for as long as this latency allows, but at least for the duration of the epoch. With "
+            "0, the job does not pause; if it has one stage, no state, Kafka sources and "
+            "at-least-once Kafka sinks, it also reads continuously within its epochs."
         ),
     )
     lease_beat_ms: int = option(

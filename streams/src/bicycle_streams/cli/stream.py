@@ -115,8 +115,8 @@ def clock_command(
 @click.option(
     "--format", "form", type=click.Choice(["lines", "ndjson"]), default="lines", show_default=True,
     help=(
-        'Format of the input lines: payloads, or records such as {"key": "orders", "payload": '
-        '{"id": 7}}.'
+        'Format of the input. lines: each line is a payload; ndjson: each line is a record such as '
+        '{"key": "orders", "payload": {"id": 7}}.'
     ),
 )  # fmt: skip
 @_set
@@ -124,8 +124,8 @@ def clock_command(
 def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json: bool) -> None:
     """Send each line of standard input as a message.
 
-    A missing file is created. The output of `bicycle stream cat --format ndjson` can be
-    produced again; records without a stream are sent to the stream of URL.
+    A missing file is created. With --format ndjson, the input can be the output of
+    `bicycle stream cat --format ndjson`; records without a stream are sent to the stream of URL.
     """
     tally = Tally()
     is_whole = _run(produce(url, words, tally, standard_input(), is_ndjson=form == "ndjson"))

@@ -55,14 +55,14 @@ _HISTORY_MS_MAX = HOUR_S * 1_000
     "--history", "history_ms", default="1h", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _duration_ms(text, _HISTORY_MS_MAX),
     help=(
-        "How far back messages are read at the start, at most an hour; 0s counts only new "
+        "Age of the oldest messages that are read at the start, at most 1h; 0s counts only new "
         "messages."
     ),
 )  # fmt: skip
 @click.option(
     "--stale-after", "stale_ms", default="1m", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _duration_ms(text, None),
-    help="Time after its latest message when a stream is marked as stale.",
+    help="Time without a message after which a stream is stale.",
 )  # fmt: skip
 @backend_words("--set", "words", "of all URLs")
 @answers
@@ -79,9 +79,10 @@ def top_command(
 ) -> None:
     """Show the throughput of streams: messages and bytes per second, minute and hour.
 
-    The command reads all messages and counts them by their times. A URL without a stream covers
-    all streams of the server or file. A stream is bursting if its last second had three times the
-    average of its minute, and stale without messages for a minute.
+    The command reads all messages and counts them by their timestamps. A URL without a stream
+    selects all streams of the server or file. A stream is bursting if its rate in the last second
+    is at least three times its average rate in the last minute. It is stale if it had no message
+    for the time of --stale-after.
     """
     if as_json and not once:
         raise click.UsageError(

@@ -170,7 +170,7 @@ def alter_command(
 ) -> None:
     """Add shards to streams, or change their settings.
 
-    With more partitions, Kafka assigns keys to other partitions than before.
+    After partitions were added, Kafka assigns many keys to other partitions than before.
     """
     if shards is None and not settings:
         raise click.UsageError("no change requested: pass --shards or --config")

@@ -75,8 +75,8 @@ REPLAY_LETTERS = OperationKind(
     selects=("letters", "operator"),
     all_help="Replay all dead letters of the job.",
     help="The current code processes the letters in a separate epoch. --operator and --all omit "
-    "letters that were already replayed; the name of such a letter is an error. A record that "
-    "fails again becomes a new dead letter.",
+    "letters that were already replayed. It is an error to name such a letter in LETTERS. A record "
+    "that fails again becomes a new dead letter.",
     examples=(
         "bicycle dlq replay wordcount part-000000000007-0.jsonl:1",
         "bicycle dlq replay wordcount --operator parse",

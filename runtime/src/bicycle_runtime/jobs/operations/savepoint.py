@@ -241,8 +241,8 @@ DELETE_SAVEPOINT = OperationKind(
     command="savepoint delete",
     job_option="Treat NAME as the name of a savepoint of this job.",
     positional=("name",),
-    help="NAME is the directory or URL of a savepoint, whole or incomplete, or with --job the name "
-    "of a savepoint of this job. Other files are never deleted.",
+    help="NAME is the directory or URL of a complete or incomplete savepoint. With --job, NAME is "
+    "the name of a savepoint of this job. Other files are never deleted.",
     examples=(
         "bicycle savepoint delete savepoints/before-upgrade",
         "bicycle savepoint delete before-upgrade --job wordcount",
