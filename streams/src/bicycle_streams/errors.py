@@ -317,13 +317,16 @@ FRAME_REFUSED = StreamError.row(
 RECEIVED_LINE_TOO_LONG = StreamError.row(
     "BIC-2655",
     "line from {address} must have at most {limit_bytes} bytes; its sender was disconnected",
-    cause="A sender wrote a line without an end, or binary data.",
+    cause="A sender wrote a line that is too long, or binary data without line ends.",
     fix="check the sender, or raise line_bytes_max",
 )
 STANDARD_INPUT_UNREADABLE = StreamError.row(
     "BIC-2656",
     "{address} cannot be read: {reason}",
-    cause="The standard input is closed, a folder or a damaged device, or a line has no end.",
+    cause=(
+        "The standard input is closed, is a folder or a damaged device, or contains a line that is "
+        "too long."
+    ),
     fix=(
         "redirect the standard input from a file or a pipe: … | bicycle stream produce URL, or < "
         "FILE"

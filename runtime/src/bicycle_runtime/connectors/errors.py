@@ -127,8 +127,8 @@ OUTPUT_HELD = BicycleError.row(
     "{folder!r}) already writes the output parts of run {run} in {path!r}; nothing was changed "
     "there",
     cause=(
-        "A job that may still run continues the same output parts, as after two starts from one "
-        "savepoint."
+        "Another job, which may still be running, writes the same output parts. This happens if "
+        "two jobs start from one savepoint with the same output."
     ),
     fix=(
         "stop job {owner!r}, or choose another output for this job, and repeat the command; if the "

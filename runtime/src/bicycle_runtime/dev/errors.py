@@ -51,7 +51,7 @@ BROKER_MISSING = BicycleError.row(
 )
 BROKER_CONFLICT = BicycleError.row(
     "BIC-2207",
-    "Kafka broker in {folder} has {name} {found}, requested was {asked}",
+    "the Kafka broker in {folder} has {name} {found}, but {asked} was requested",
     cause="The directory belongs to a broker with other settings than requested.",
     fix="stop the broker and start it with the new setting, or choose another directory",
 )
@@ -96,7 +96,7 @@ class ClusterMissingError(BicycleError):
 
 CLUSTER_CONFLICT = BicycleError.row(
     "BIC-2222",
-    "Spark cluster in {folder} has {name} {found}, requested was {asked}",
+    "the Spark cluster in {folder} has {name} {found}, but {asked} was requested",
     cause="The directory belongs to a cluster with other settings than requested.",
     fix="stop the cluster and start it with the new setting, or choose another directory",
 )

@@ -103,13 +103,14 @@ class SparkLostError(BicycleError):
     message = "the Java process of Spark ended with {how} during epoch {epoch} of job {job!r}"
     fix = (
         "no action needed: the job restarts automatically according to its restart strategy. "
-        "SIGKILL often means too little memory (`dmesg`; --conf spark.driver.memory). If all "
-        "attempts fail, run the same command again to continue from the last sealed epoch"
+        "SIGKILL often means that the machine had too little memory: check `dmesg`, or set --conf "
+        "spark.driver.memory. If all attempts fail, run the same command again to continue from "
+        "the last sealed epoch"
     )
 
 
 class EpochMixedError(BicycleError):
-    """A stage was partly computed twice, and the next stage read both results."""
+    """Tasks of a stage ran twice, and the next stage read results of both attempts."""
 
     code = "BIC-1805"
     message = (
@@ -174,7 +175,7 @@ SHADOW_OUTRUN = BicycleError.row(
 SHADOW_ASTRAY = BicycleError.row(
     "BIC-1873",
     "the new version of job {job!r} differs from the job at epoch {epoch}: {reason}",
-    cause="The new version of a job read other input than the job.",
+    cause="In a blue-green upgrade, the new version of a job read different input than the job.",
     fix=(
         "start the upgrade again; if the version reads its input differently, upgrade with the "
         "strategy stop-and-go"

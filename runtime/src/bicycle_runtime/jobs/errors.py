@@ -172,7 +172,7 @@ RESCALE_REQUEST_UNREADABLE = BicycleError.row(
 OPERATOR_UNKNOWN = BicycleError.row(
     "BIC-1930",
     "operator {operator!r} has no state in epoch {epoch}; operators with state: {known_text}",
-    cause="State was requested of an operator without state.",
+    cause="State was requested from an operator without state.",
     fix="choose an operator with state; `bicycle state ls` shows the state of each operator",
 )
 EXPORT_REFUSED = BicycleError.row(

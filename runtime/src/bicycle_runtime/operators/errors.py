@@ -85,7 +85,7 @@ BATCH_RESULT_WRONG = BicycleError.row(
     "record}; expected a list of outputs for each record, in the order of the records",
     cause="A batch function did not return a list of outputs for each record.",
     fix=(
-        "return [[], [a], [b, c]] if three records have no output, one and two outputs; this epoch "
+        "for three records with no, one and two outputs, return [[], [a], [b, c]]; this epoch "
         "was not published"
     ),
 )

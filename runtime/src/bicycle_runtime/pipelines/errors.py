@@ -25,8 +25,8 @@ PIPELINE_INVALID = BicycleError.row(
 LOOKUP_FILE_UNUSABLE = BicycleError.row(
     "BIC-2702",
     "lookup file {path} cannot be used: {reason}",
-    cause="A lookup file for records is missing, too large, or has other fields.",
-    fix="use a file that exists under this path on every host that runs tasks",
+    cause="A lookup file for records is missing or too large, or lacks a field.",
+    fix="correct the file; it must exist under this path on every host that runs tasks",
 )
 PIPELINE_NOT_SHORT = BicycleError.row(
     "BIC-2703",

@@ -195,8 +195,8 @@ RESTORE_UNFINISHED = BicycleError.row(
     "the restore of a savepoint into {url} was interrupted; nothing was started",
     cause="A job is started in a directory into which a savepoint was only partly restored.",
     fix=(
-        "repeat the interrupted command: the start with --from, or `bicycle savepoint restore`; to "
-        "start empty instead, remove {url}"
+        "repeat the interrupted command (a start with --from, or `bicycle savepoint restore`); to "
+        "start without the savepoint, remove {url}"
     ),
 )
 

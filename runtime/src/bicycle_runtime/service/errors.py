@@ -96,7 +96,7 @@ SERVICE_EXTRA_MISSING = BicycleError.row(
 )
 TRACING_EXTRA_MISSING = BicycleError.row(
     "BIC-2390",
-    "{variable} sets a receiver of spans, but the libraries for tracing are not installed",
+    "{variable} enables tracing, but the libraries for tracing are not installed",
     cause="Tracing is enabled, but the libraries of OpenTelemetry are not installed.",
     fix="install the libraries with `pip install 'bicycle-runtime[tracing]'`, or unset {variable}",
 )

@@ -54,8 +54,8 @@ class FileFormatError(StreamError):
     code = "BIC-2636"
     message = "{path} is damaged at byte {offset}: {problem}"
     fix = (
-        "verify the file to list all damage, then repair it, which writes a new file without the "
-        "damaged messages"
+        "list all damage with `bicycle stream verify`; `bicycle stream repair` writes a new file "
+        "without the damaged messages"
     )
 
 
@@ -63,7 +63,7 @@ NOT_A_STREAM_FILE = FileFormatError.row(
     "BIC-2637",
     "{path} is not a file of streams: it begins with {found}",
     cause="The first bytes of a file do not match the format.",
-    fix="check the path; a file of streams begins with 'Ss' and its name",
+    fix="check the path; a file of streams begins with the bytes 'Ss'",
 )
 VERSION_UNKNOWN = FileFormatError.row(
     "BIC-2638",

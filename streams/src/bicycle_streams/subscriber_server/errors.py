@@ -7,7 +7,7 @@ from bicycle_sdk.errors import BicycleError
 FRAME_UNREADABLE = BicycleError.row(
     "BIC-2510",
     "frame is not a request: {reason}",
-    cause="A client of the subscriber server sent a frame outside of the protocol.",
+    cause="A client of the subscriber server sent a frame that is not part of the protocol.",
     fix='send a text frame such as {{"op": "subscribe", "id": "a", "stream": "orders"}}',
 )
 SUBSCRIPTION_UNKNOWN = BicycleError.row(
