@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.expressions import Expression
@@ -62,6 +62,74 @@ class Table(Generic[T]):
         """Return the rows of several tables, which have the same columns in order."""
         parts = [f"SELECT * FROM {each._source('union_all')}" for each in (self, *others)]
         return self._query("union_all", " UNION ALL ".join(parts), self._type)
+
+    def join(
+        self,
+        other: Table[Any],
+        *,
+        on: str | Sequence[str],
+        how: Literal["inner", "left", "right", "full"] = "inner",
+        within: tuple[Duration, Duration] | None = None,
+        as_of: str | None = None,
+    ) -> Table[dict[str, Any]]:
+        """Join rows with equal keys.
+
+        The state of a join needs a bound: ``within``, ``as_of``, or windows with equal bounds, for
+        which ``on`` contains ``window_start`` and ``window_end``. The result has the keys, then
+        the other columns of both tables, whose names must differ.
+
+        Args:
+            other: The other table.
+            on: Names of columns that both tables have.
+            how: Which rows without a partner are kept: none, or those of the left, the right or
+                both tables. Columns of the other side are NULL then.
+            within: The least and the greatest event time of the other row, relative to the event
+                time of this row; in milliseconds, or as timedeltas.
+            as_of: A column with event times. Each row is joined with the row of the other table
+                that was valid at this time: the latest one with the same key, where ``on`` is the
+                ``key`` of the other table. ``how`` is inner or left.
+
+        Raises:
+            StreamDefinitionError: a key is missing, the state has no bound, or both tables have a
+                column that ``on`` does not contain.
+
+        Source: ``JOIN`` of SQL, with its interval, window and temporal joins.
+        """
+        keys = [on] if isinstance(on, str) else list(on)
+        missing = [each for each in keys if each not in self.columns.keys() & other.columns.keys()]
+        if missing:
+            raise _refusal(
+                "join", f"{missing[0]!r} is not a column of both tables",
+                "name the keys alike: select(…, new_name=col(…))",
+            )  # fmt: skip
+        theirs = [name for name in other.columns if name not in keys]
+        twice = [name for name in theirs if name in self.columns and name not in keys]
+        if twice:
+            raise _refusal(
+                "join", f"both tables have a column {twice[0]}",
+                f"rename it in one table: select(…, new_name=col({twice[0]!r}))",
+            )  # fmt: skip
+        if within is None and as_of is None and not {*_WINDOW_KEYS} <= {*keys}:
+            raise _refusal(
+                "join", "the join has no bound, so it would keep all rows",
+                "pass within=… or as_of=…, or join windows on window_start and window_end",
+            )  # fmt: skip
+        shown = [f"COALESCE(l.{each}, r.{each}) AS {each}" for each in map(quoted, keys)]
+        if how in ("inner", "left"):
+            shown = [f"l.{quoted(each)}" for each in keys]
+        shown += [f"l.{quoted(each)}" for each in self.columns if each not in keys]
+        shown += [f"r.{quoted(each)}" for each in theirs]
+        version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{quoted(as_of)}"
+        terms = [f"l.{quoted(each)} = r.{quoted(each)}" for each in keys]
+        if within is not None:
+            mine, their = self._time("join"), other._time("join")
+            low, high = (_shifted(f"l.{mine}", each) for each in within)
+            terms.append(f"r.{their} BETWEEN {low} AND {high}")
+        return self._query(
+            "join",
+            f"SELECT {', '.join(shown)} FROM {self._source('join')} AS l {how.upper()} JOIN "
+            f"{other._source('join')}{version} AS r ON {' AND '.join(terms)}",
+        )
 
     def group_by(self, *keys: Any) -> GroupedTable:
         """Group the rows of a table; ``agg`` is supported only after ``window``."""
@@ -189,6 +257,16 @@ class Table(Generic[T]):
                 "end the text with SELECT … FROM …",
             )  # fmt: skip
         return self._view
+
+    def _time(self, call: str) -> str:
+        """Return the column with the event time as SQL text."""
+        found: str | None = self._session.time(self._name(call))
+        if found is None:
+            raise _refusal(
+                call, "a table has no event time", "pass watermark=… to env.table, or declare "
+                "WATERMARK FOR the column in CREATE TABLE"
+            )  # fmt: skip
+        return quoted(found)
 
     def _source(self, call: str) -> str:
         """Return the table in FROM."""
@@ -364,6 +442,13 @@ def _literal(value: Any) -> str:
 
 def _interval(call: str, length: Duration) -> str:
     return f"INTERVAL '{duration_ms(call, length, low=1)}' MILLISECOND"
+
+
+def _shifted(time: str, by: Duration) -> str:
+    """Return a time, later or earlier by a duration."""
+    is_earlier = by.days < 0 if isinstance(by, timedelta) else by < 0
+    length = duration_ms("within", -by if is_earlier else by, low=0)
+    return f"{time} {'-' if is_earlier else '+'} INTERVAL '{length}' MILLISECOND"
 
 
 def _infix(symbol: str) -> Callable[..., str]:

@@ -59,7 +59,8 @@ class _ShellGroup(CommandGroup):
     cls=_ShellGroup,
     epilog=examples("bicycle sql", "bicycle sql views.sql", "bicycle sql test tests/counts.slt"),
 )
-def sql_command() -> None:
+@answers
+def sql_command(*, as_json: bool) -> None:  # noqa: ARG001  # options without a command: the shell
     """Run SQL statements at a prompt, and test views of SQL files.
 
     Without a command, `bicycle sql` is the same as `bicycle sql shell`. `bicycle run FILE.sql` runs
@@ -69,8 +70,8 @@ def sql_command() -> None:
 
 @command(
     "shell",
-    "bicycle sql",
-    "bicycle sql views.sql",
+    "bicycle sql shell",
+    "bicycle sql shell views.sql",
     "bicycle sql shell --json -c 'SHOW FUNCTIONS'",
     group=sql_command,
 )

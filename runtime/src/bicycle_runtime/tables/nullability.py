@@ -12,6 +12,7 @@ from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
     FilterRows,
+    JoinRows,
     Plan,
     Project,
     Scan,
@@ -52,7 +53,25 @@ def nullable_fields(plan: Plan) -> frozenset[str]:
             found += [False for _ in WINDOW_COLUMNS]
             found += [_aggregate_may(each, known) for each in plan.aggregates]
             return frozenset(c.field for c, may in zip(plan.columns, found, strict=True) if may)
+        case JoinRows():
+            return every - frozenset(_never_null_in_join(plan))
     return every
+
+
+def _never_null_in_join(plan: JoinRows) -> Iterator[str]:
+    sides = (
+        (plan.left, plan.left_values, plan.left_keys, ("right", "full")),
+        (plan.right, plan.right_values, plan.right_keys, ("left", "full")),
+    )
+    for (side, values, keys, others), stamps in zip(sides, plan.stamps, strict=True):
+        if plan.how in others:  # A row of the other side alone has no columns of this one.
+            continue
+        yield from stamps
+        known, matched = nullable_fields(side), {field_read(each) for each in keys}
+        for name, value in values.items():
+            is_key = plan.how == "inner" and field_read(value) in matched - {None}
+            if is_key or not _may(value, known):
+                yield name
 
 
 def _aggregate_may(aggregate: AggregateCall, known: frozenset[str]) -> bool:
