@@ -145,6 +145,10 @@ def test_ranges_are_in_order_and_do_not_overlap():
         ("BIC-2202", 6),
         ("BIC-2204", 4),
         ("BIC-2206", 1),
+        ("BIC-3200", 4),
+        ("BIC-3201", 6),
+        ("BIC-3203", 1),
+        ("BIC-3204", 3),
         ("BIC-0000", 1),
     ],
 )

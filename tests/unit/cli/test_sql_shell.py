@@ -69,7 +69,7 @@ def test_the_first_error_ends_the_command_and_shows_its_line(shell, words):
 
     done = shell.run("sql", "a.sql")
 
-    assert done.exit_code == 1
+    assert done.exit_code == 4
     assert "words  file" not in done.stdout
     assert done.stderr.splitlines()[:4] == [
         "error: BIC-3206 the statement has 1 problem",

@@ -33,6 +33,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1003, 1003, CONFIG),
     (1004, 1004, PLUGIN),
     (1006, 1006, PLUGIN),
+    (1011, 1011, ENVIRONMENT),
     (1100, 1119, CONFIG),
     (1130, 1139, STATE),
     (1302, 1399, STATE),
@@ -110,6 +111,11 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2668, 2668, USAGE),
     (2700, 2704, CONFIG),
     (2706, 2706, ENVIRONMENT),
+    (3200, 3200, CONFIG),
+    (3201, 3201, ENVIRONMENT),
+    (3202, 3202, CONFIG),
+    (3204, 3204, PLUGIN),
+    (3206, 3206, CONFIG),
 )
 
 
