@@ -210,23 +210,19 @@ def test_numbers_without_room_for_more_digits_are_rounded_as_python_does():
 def test_a_name_outside_is_looked_up_again_for_each_batch():
     space = {"LIMIT": 1}
     expression = read(eval("lambda r: r['i'] > LIMIT", space))
-    dicts = Frame.of_dicts([{"i": 2}])
-    frame = dicts
-    assert in_columns(expression, frame) == [True]
+    assert in_columns(expression, Frame.of_dicts([{"i": 2}])) == [True]
 
     space["LIMIT"] = 5
 
-    assert in_columns(expression, frame) == [False]
+    assert in_columns(expression, Frame.of_dicts([{"i": 2}])) == [False]
 
 
 def test_a_function_that_is_another_one_now_is_called():
     space = {}
     exec("def inner(r):\n return r['i']\ndef outer(r):\n return inner(r)", space)
     expression = read(space["outer"])
-    dicts = Frame.of_dicts([{"i": 2}])
-    frame = dicts
-    assert in_columns(expression, frame) == [2]
+    assert in_columns(expression, Frame.of_dicts([{"i": 2}])) == [2]
 
     space["inner"] = len
 
-    assert in_columns(expression, frame) is None
+    assert in_columns(expression, Frame.of_dicts([{"i": 2}])) is None

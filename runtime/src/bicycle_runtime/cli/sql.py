@@ -60,7 +60,7 @@ class _ShellGroup(CommandGroup):
     epilog=examples("bicycle sql", "bicycle sql views.sql", "bicycle sql test tests/counts.slt"),
 )
 @answers
-def sql_command(*, as_json: bool) -> None:  # noqa: ARG001  # options without a command: the shell
+def sql_command(*, as_json: bool) -> None:  # options without a command: the shell
     """Run SQL statements at a prompt, and test views of SQL files.
 
     Without a command, `bicycle sql` is the same as `bicycle sql shell`. `bicycle run FILE.sql` runs

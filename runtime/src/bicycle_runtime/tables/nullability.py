@@ -53,9 +53,7 @@ def nullable_fields(plan: Plan) -> frozenset[str]:
             found += [False for _ in WINDOW_COLUMNS]
             found += [_aggregate_may(each, known) for each in plan.aggregates]
             return frozenset(c.field for c, may in zip(plan.columns, found, strict=True) if may)
-        case JoinRows():
-            return every - frozenset(_never_null_in_join(plan))
-    return every
+    return every - frozenset(_never_null_in_join(plan) if isinstance(plan, JoinRows) else ())
 
 
 def _never_null_in_join(plan: JoinRows) -> Iterator[str]:
