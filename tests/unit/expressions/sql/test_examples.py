@@ -8,7 +8,7 @@ import pytest
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.sql.compiling import compile_text
 from bicycle_runtime.expressions.sql.table import FUNCTIONS, ROWS
-from bicycle_runtime.expressions.sql.tree import cast, from_text, to_text, type_of
+from bicycle_runtime.expressions.sql.tree import cast, type_of
 from bicycle_runtime.frames.frame import Frame
 
 EXAMPLES = [(row.name, *example) for row in ROWS for example in row.examples]
@@ -16,7 +16,7 @@ FRAME = Frame.of_arrow(pyarrow.record_batch({"n": [1, 2, 3]}))
 
 
 def value(text):
-    tree = from_text(to_text(compile_text(text, {})))
+    tree = compile_text(text, {})
     if type_of(tree) == "TIMESTAMP":
         tree = cast(tree, "VARCHAR")
     found = evaluate(tree, FRAME).items

@@ -319,20 +319,7 @@ def to_text(expression: Expression) -> str:
     return json.dumps(_data(expression), separators=(",", ":"))
 
 
-def from_text(text: str) -> Expression:
-    """Return the expression that ``to_text`` wrote."""
-    found: Expression = _expression(json.loads(text))
-    return found
-
-
 def _data(value: Any) -> Any:
     if isinstance(value, Expression):
         return {value.operation: [_data(each) for each in value.arguments]}
     return value.location if isinstance(value, PythonFunction) else value
-
-
-def _expression(data: Any) -> Any:
-    if isinstance(data, dict):
-        [(operation, arguments)] = data.items()
-        return Expression(operation, *map(_expression, arguments))
-    return data
