@@ -230,7 +230,11 @@ def test_a_task_that_meets_a_topic_created_again_leaves_the_decision_to_the_driv
     assert (epoch.values, epoch.ends) == ([], {f"{name}/0": 5})
     run.seal(epoch)
     feed(kafka_broker, name, [f"new {number}" for number in range(3, 30)])
-    found = values(run.drain(count=30 if policy == "earliest" else 0))
+    count = 30 if policy == "earliest" else 0
+    try:
+        found = values(run.drain(count=count))
+    except KafkaTopicReplacedError:  # Found between two looks: the epoch is not sealed.
+        found = values(run.restart().drain(count=count))
 
     assert found == ([f"new {number}" for number in range(30)] if policy == "earliest" else [])
 

@@ -177,6 +177,8 @@ class _Commands:
         # Slow to import, and only the operations of the service need it.
         from bicycle_runtime.service.operations.kinds import KINDS
 
+        if name not in KINDS:
+            raise AttributeError(name)
         return operation_command(KINDS[name])
 
 

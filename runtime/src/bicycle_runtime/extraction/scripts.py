@@ -83,8 +83,7 @@ def read_pipeline(text: str) -> Document:
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
     """
     content, notation = text_of(text), notation_of(text)
-    assert content is not None
-    assert notation is not None
+    assert content is not None and notation is not None  # a pipeline
     return read_document(content, file=text, notation=notation)
 
 

@@ -19,9 +19,8 @@ def _check(given: dict[str, Any], _blobs: list[bytes]) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CPU, (given["cpu_s"], hard))
     resource.setrlimit(resource.RLIMIT_DATA, (given["memory"], given["memory"]))
     text, file = given["text"], given["file"]
-    notation = notation_of(file)
     try:
-        if notation is None:
+        if (notation := notation_of(file)) is None:
             check_sql(text, file=file)
         else:
             check_pipeline(read_document(text, file=file, notation=notation))
