@@ -63,7 +63,7 @@ def test_a_start_with_nothing_new_to_read_needs_no_java(site):
 
 def test_a_first_start_with_empty_input_does_not_wait_for_spark(site):
     (site.root / "clicks.py").write_text(blocks_of("python")[0], "utf-8")
-    (site.root / "clicks.csv").write_text("user,page\n", "utf-8")
+    (site.root / "clicks.csv").write_text("", "utf-8")
     # Spark cannot start with an address that is not of this machine.
     command = [str(Path(sys.executable).with_name("bicycle")), "run", "clicks.py", "--json"]
     command += ["--conf", "spark.driver.bindAddress=192.0.2.1"]
@@ -74,7 +74,7 @@ def test_a_first_start_with_empty_input_does_not_wait_for_spark(site):
     (site.root / "clicks.csv").write_text("ada,/home\n", "utf-8")
     second = site.launch(command)
     assert second.wait() != 0
-    assert "BIC-1603" in second.stdout + second.stderr
+    assert "BIC-1802" in second.stdout + second.stderr
     site.wait_for_no_process()
 
 
