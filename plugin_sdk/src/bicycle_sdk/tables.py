@@ -53,7 +53,7 @@ class Table(Generic[T]):
 
     def with_columns(self, **columns: Any) -> Table[dict[str, Any]]:
         """Return the table with added or replaced columns."""
-        kept = [_quoted(name) for name in self.columns if name not in columns]
+        kept = [_quote(name) for name in self.columns if name not in columns]
         items = [*kept, *_named_items(columns)]
         source = self._source("with_columns")
         return self._query("with_columns", f"SELECT {', '.join(items)} FROM {source}")
@@ -114,16 +114,16 @@ class Table(Generic[T]):
                 "join", "the join has no bound, so it would keep all rows",
                 "pass within=… or as_of=…, or join windows on window_start and window_end",
             )  # fmt: skip
-        shown = [f"COALESCE(l.{each}, r.{each}) AS {each}" for each in map(_quoted, keys)]
+        shown = [f"COALESCE(l.{each}, r.{each}) AS {each}" for each in map(_quote, keys)]
         if how in ("inner", "left"):
-            shown = [f"l.{_quoted(each)}" for each in keys]
-        shown += [f"l.{_quoted(each)}" for each in self.columns if each not in keys]
-        shown += [f"r.{_quoted(each)}" for each in theirs]
-        version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{_quoted(as_of)}"
-        terms = [f"l.{_quoted(each)} = r.{_quoted(each)}" for each in keys]
+            shown = [f"l.{_quote(each)}" for each in keys]
+        shown += [f"l.{_quote(each)}" for each in self.columns if each not in keys]
+        shown += [f"r.{_quote(each)}" for each in theirs]
+        version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{_quote(as_of)}"
+        terms = [f"l.{_quote(each)} = r.{_quote(each)}" for each in keys]
         if within is not None:
             mine, their = self._time("join"), other._time("join")
-            low, high = (_shifted(f"l.{mine}", each) for each in within)
+            low, high = (_move(f"l.{mine}", each) for each in within)
             terms.append(f"r.{their} BETWEEN {low} AND {high}")
         return self._query(
             "join",
@@ -172,16 +172,16 @@ class Table(Generic[T]):
         [(word, value)] = found
         lengths = value if isinstance(value, tuple) else (value,)
         intervals = ", ".join(_interval("window", each) for each in lengths)
-        table = _quoted(self._name("window"))
-        text = f"TABLE({word}(TABLE {table}, DESCRIPTOR({_quoted(time)}), {intervals}))"
+        table = _quote(self._name("window"))
+        text = f"TABLE({word}(TABLE {table}, DESCRIPTOR({_quote(time)}), {intervals}))"
         return WindowedTable(self, text)
 
     # --- ends --------------------------------------------------------------------------------
 
     def insert_into(self, table: str) -> None:
         """Write the rows to a table; columns are assigned by name, others are NULL."""
-        names = ", ".join(map(_quoted, self.columns))
-        text = f"INSERT INTO {_quoted(table)} ({names}) SELECT {names} FROM "
+        names = ", ".join(map(_quote, self.columns))
+        text = f"INSERT INTO {_quote(table)} ({names}) SELECT {names} FROM "
         self._run("insert_into", text + self._source("insert_into"))
 
     @overload
@@ -266,11 +266,11 @@ class Table(Generic[T]):
                 call, "a table has no event time", "pass watermark=… to env.table, or declare "
                 "WATERMARK FOR the column in CREATE TABLE"
             )  # fmt: skip
-        return _quoted(found)
+        return _quote(found)
 
     def _source(self, call: str) -> str:
         """Return the table in FROM."""
-        return _quoted(self._name(call))
+        return _quote(self._name(call))
 
     def _run(self, call: str, text: str) -> str | None:
         found: str | None = self._session.run(text, call=call, location=calling_location())
@@ -363,11 +363,11 @@ def _refusal(call: str, problem: str, hint: str) -> StreamDefinitionError:
 # --- SQL texts -----------------------------------------------------------------------------------
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Return the name of a table or column as SQL text.
 
     Example:
-        >>> print(_quoted('a "b" c'))
+        >>> print(_quote('a "b" c'))
         "a ""b"" c"
     """
     return '"' + name.replace('"', '""') + '"'
@@ -379,18 +379,18 @@ def _item(column: Any) -> str:
 
 
 def _named_items(columns: Mapping[str, Any]) -> list[str]:
-    return [f"{_text(value)} AS {_quoted(name)}" for name, value in columns.items()]
+    return [f"{_text(value)} AS {_quote(name)}" for name, value in columns.items()]
 
 
 def _text(value: Any) -> str:
     """Return an expression as SQL text: of ``col``, or a text that is one already."""
     if isinstance(value, str):
         is_name = value.isidentifier() and value.upper() not in ("TRUE", "FALSE", "NULL")
-        return _quoted(value) if is_name else f"({value}\n)"  # It may end in a comment.
-    return _sql_text(value)
+        return _quote(value) if is_name else f"({value}\n)"  # It may end in a comment.
+    return _render(value)
 
 
-def _sql_text(value: Any) -> str:
+def _render(value: Any) -> str:
     """Return an expression of ``col`` as SQL text.
 
     Raises:
@@ -398,20 +398,20 @@ def _sql_text(value: Any) -> str:
 
     Example:
         >>> from bicycle_sdk import col
-        >>> print(_sql_text((col("price") * 2 > 10) & ~col("kind").is_in(["gift"])))
+        >>> print(_render((col("price") * 2 > 10) & ~col("kind").is_in(["gift"])))
         ((("price" * 2) > 10) AND (NOT ("kind" IN ('gift'))))
     """
     if not isinstance(value, Expression) or value.operation == "literal":
         return _literal(value.arguments[0] if isinstance(value, Expression) else value)
     operation, arguments = value.operation, value.arguments
     if operation == "field":
-        return _quoted(arguments[0])
+        return _quote(arguments[0])
     if operation in ("==", "!=") and _is_null(arguments):
         raise _refusal(repr(value), "a comparison with None is never true in SQL", "use is_null()")
     if operation == "is_in":
         items = ", ".join(map(_literal, arguments[1]))
-        return f"({_sql_text(arguments[0])} IN ({items}))" if items else "FALSE"
-    given = [_sql_text(each) for each in arguments if each is not None]
+        return f"({_render(arguments[0])} IN ({items}))" if items else "FALSE"
+    given = [_render(each) for each in arguments if each is not None]
     if operation == "+" and any(map(_is_text, arguments)):
         return f"({given[0]} || {given[1]})"
     name = _FUNCTIONS.get(operation)
@@ -444,7 +444,7 @@ def _interval(call: str, length: Duration) -> str:
     return f"INTERVAL '{duration_ms(call, length, low=1)}' MILLISECOND"
 
 
-def _shifted(time: str, by: Duration) -> str:
+def _move(time: str, by: Duration) -> str:
     """Return a time, later or earlier by a duration."""
     is_earlier = by.days < 0 if isinstance(by, timedelta) else by < 0
     length = duration_ms("within", -by if is_earlier else by, low=0)
