@@ -110,6 +110,6 @@ def test_each_form_is_computed_as_the_table_states(form, computed_on):
 
 def test_the_page_of_expressions_lists_each_function_of_values():
     page = Path("docs/how-to/expressions.md").read_text()
-    table = page.partition("| of | functions |")[2].partition("\n\n")[0]
+    table = page.partition("| argument | functions |")[2].partition("\n\n")[0]
 
     assert sorted(re.findall(r"`(\w+)`", table)) == sorted(row.name for row in ROWS)
