@@ -268,6 +268,7 @@ def installed(tmp_path, monkeypatch):
     (points / "METADATA").write_text("Metadata-Version: 2.1\nName: tripling\nVersion: 1.0\n")
     (points / "entry_points.txt").write_text("[bicycle.sql_functions]\ntriple = tripling:triple\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tripling", raising=False)  # Of another folder.
 
 
 def test_an_installed_wheel_offers_functions_by_entry_points(tmp_path, monkeypatch):
