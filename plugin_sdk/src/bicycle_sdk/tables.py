@@ -96,14 +96,15 @@ class Table(Generic[T]):
         Source: ``JOIN`` of SQL, with its interval, window and temporal joins.
         """
         keys = [on] if isinstance(on, str) else list(on)
-        missing = [each for each in keys if each not in self.columns.keys() & other.columns.keys()]
+        mine, theirs = self.columns, other.columns
+        missing = [each for each in keys if each not in mine or each not in theirs]
         if missing:
             raise _refusal(
                 "join", f"{missing[0]!r} is not a column of both tables",
                 "name the keys alike: select(…, new_name=col(…))",
             )  # fmt: skip
-        theirs = [name for name in other.columns if name not in keys]
-        twice = [name for name in theirs if name in self.columns and name not in keys]
+        rest = [name for name in theirs if name not in keys]
+        twice = [name for name in rest if name in mine]
         if twice:
             raise _refusal(
                 "join", f"both tables have a column {twice[0]}",
@@ -114,17 +115,16 @@ class Table(Generic[T]):
                 "join", "the join has no bound, so it would keep all rows",
                 "pass within=… or as_of=…, or join windows on window_start and window_end",
             )  # fmt: skip
-        shown = [f"COALESCE(l.{each}, r.{each}) AS {each}" for each in map(_quote, keys)]
-        if how in ("inner", "left"):
-            shown = [f"l.{_quote(each)}" for each in keys]
-        shown += [f"l.{_quote(each)}" for each in self.columns if each not in keys]
-        shown += [f"r.{_quote(each)}" for each in theirs]
+        key = "l.{0}" if how in ("inner", "left") else "COALESCE(l.{0}, r.{0}) AS {0}"
+        shown = [key.format(_quote(each)) for each in keys]
+        shown += [f"l.{_quote(each)}" for each in mine if each not in keys]
+        shown += [f"r.{_quote(each)}" for each in rest]
         version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{_quote(as_of)}"
         terms = [f"l.{_quote(each)} = r.{_quote(each)}" for each in keys]
         if within is not None:
-            mine, their = self._time("join"), other._time("join")
-            low, high = (_move(f"l.{mine}", each) for each in within)
-            terms.append(f"r.{their} BETWEEN {low} AND {high}")
+            time, other_time = self._time("join"), other._time("join")
+            low, high = (_move(f"l.{time}", each) for each in within)
+            terms.append(f"r.{other_time} BETWEEN {low} AND {high}")
         return self._query(
             "join",
             f"SELECT {', '.join(shown)} FROM {self._source('join')} AS l {how.upper()} JOIN "

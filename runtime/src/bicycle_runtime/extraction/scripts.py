@@ -93,8 +93,7 @@ def text_of(text: str) -> str | None:
     Raises:
         SCRIPT_UNUSABLE: there is no such file, it is no text, or too large.
     """
-    match = _SCRIPT.fullmatch(text)
-    if match is None or match["path"]:
+    if (match := _SCRIPT.fullmatch(text)) is None or match["path"]:
         return None
     content = _read(Path(text).expanduser().absolute(), hint="pass a TOML, YAML or SQL file")
     if len(content) > _TEXT_BYTES_MAX:
@@ -139,9 +138,10 @@ def _pack_text(
     text: str, content: str, cache_dir: Path, *, of_plugins: bool
 ) -> tuple[PluginRef, PackedEnvironment]:
     path, notation = Path(text).expanduser().absolute(), notation_of(text)
-    job, template = (script_name(text), "statements"), _SQL
+    job, template = (path.stem, "statements"), _SQL
     if notation is not None:
-        job, template = (job_name(read_pipeline(text)), "pipeline"), _PIPELINE
+        document = read_document(content, file=text, notation=notation)
+        job, template = (job_name(document), "pipeline"), _PIPELINE
     more = ", of_plugins=True" if of_plugins else ""
     source = template.format(text=content, file=text, notation=notation, more=more)
     beside = {} if of_plugins or notation else find_neighbors(path, content)

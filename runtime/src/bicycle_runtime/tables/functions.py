@@ -159,7 +159,7 @@ class SqlCondition(_TableStep, Where):
 
 
 class UnnestItems:
-    """Rows with an item of an array in place of the array.
+    """Replaces the array of a record by each of its items, in a record for each item.
 
     Args:
         fields: The field of the array, and perhaps the field of the number of the item.
