@@ -167,8 +167,10 @@ class Recorder:
         self.tiers: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] += report.duration
-        self.tiers[report.nodeid] = dict(report.user_properties)[_TIER]
+        tier = dict(report.user_properties).get(_TIER)
+        if tier is not None:  # None in the report of a process that died with its test.
+            self.seconds[report.nodeid] += report.duration
+            self.tiers[report.nodeid] = tier
 
     def pytest_sessionfinish(self) -> None:
         """Replace what this run has seen; keep the rows of files and of tiers that it has not."""

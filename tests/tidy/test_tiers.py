@@ -50,6 +50,14 @@ def test_a_run_of_one_tier_keeps_what_is_known_of_the_other(tmp_path, monkeypatc
     assert recorded() == [Recorded(1.0, CORE, "tests/a.py::new"), slow]
 
 
+def test_the_report_of_a_process_that_died_with_its_test_is_no_duration():
+    recorder = Recorder()
+    recorder.pytest_runtest_logreport(
+        pytest.TestReport("tests/a.py::dead", ("tests/a.py", 1, ""), {}, "failed", None, "???")
+    )
+    assert not recorder.seconds
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 99])
 def test_each_file_is_in_one_slice_and_slices_take_about_equally_long(count):
     seconds = seconds_by_file(row for row in recorded() if row.tier == EXTENDED)
