@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -68,7 +69,7 @@ def descriptors_left(count):
     """
     gc.collect()  # Forgotten files would make room later.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     limit = max(highest + 1 + count, 4 * KEPT)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
     filling = []
