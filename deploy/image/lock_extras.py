@@ -1,7 +1,7 @@
 """The lock file of optional libraries: ``lock_extras.py FOLDER EXTRAS FILE``.
 
-pip lists the packages that ``bicycle-runtime[EXTRAS]`` needs besides the installed ones. Versions
-and hashes come from ``development.lock`` in FOLDER, which also contains tools.
+pip lists the packages that ``bicycle-runtime[EXTRAS]`` and the operator need besides the installed
+ones. Versions and hashes come from ``development.lock`` in FOLDER, which also contains tools.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def names_needed(extras: str, locks: list[str]) -> set[str]:
                 *(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"),
                 *("--report", "-", "--no-build-isolation"),
                 *("--constraint", constraints.name),
-                *("./plugin_sdk", "./streams", f"./runtime[{extras}]"),
+                *("./plugin_sdk", "./streams", f"./runtime[{extras}]", "./deploy/operator"),
             ],
             check=True,
             stdout=subprocess.PIPE,
         ).stdout
     names = {each["metadata"]["name"] for each in json.loads(report)["install"]}
     plain = {re.sub(r"[-_.]+", "-", name).lower() for name in names}
-    return plain - {"bicycle-sdk", "bicycle-streams", "bicycle-runtime"}
+    return {name for name in plain if not name.startswith("bicycle-")}
 
 
 if __name__ == "__main__":

@@ -26,11 +26,13 @@ def test_the_pod_starts_the_operator_with_arguments_that_it_has(helm, found):
     given = parser().parse_args(container["args"])
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     keys = {each["name"]: each["secret"]["items"][0]["path"] for each in pod["volumes"]}
-    names = documents["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    [service] = documents["StatefulSet"]["spec"]["template"]["spec"]["containers"]
 
+    assert container["command"] == ["bicycle-operator"]
+    assert container["image"] == service["image"]
     assert given.command == "run"
     assert given.service == "https://jobs.jobs.svc:9443"
-    assert "--name=jobs.jobs.svc" in names
+    assert "--name=jobs.jobs.svc" in service["args"]
     assert str(given.token_file) == f"{mounts['tokens']}/{keys['tokens']}"
     assert given.ca_file == f"{mounts['tls']}/{keys['tls']}"
     assert deployment["spec"]["replicas"] == 2

@@ -5,6 +5,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import click
@@ -91,6 +92,20 @@ def test_the_image_contains_only_files_that_exist_and_are_not_ignored():
     assert copied
     assert [word for word in copied if not (ROOT / word).exists()] == []
     assert [word for word in copied if not any(Path(word).is_relative_to(k) for k in kept)] == []
+
+
+def test_the_image_installs_each_distribution_that_the_chart_runs():
+    text = (IMAGE / "Containerfile").read_text("utf-8")
+    folders = re.findall(r" \./([\w/]+)", text[text.index("--no-build-isolation") :])
+    scripts = {
+        script
+        for folder in folders
+        for script in tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))[
+            "project"
+        ].get("scripts", {})
+    }
+
+    assert {"bicycle", "bicycle-operator"} <= scripts
 
 
 COMPOSE = ROOT / "deploy/compose.yaml"
