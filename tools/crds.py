@@ -91,11 +91,13 @@ def _job() -> dict[str, Any]:
            "several contain it. Default: the plugin in the environment of the service. Another "
            "version is an upgrade."},
         "pipeline": {
-            "type": "object", "description": "A pipeline or an SQL file instead of a plugin.",
+            "type": "object", "description": "A job in one file instead of a plugin: Python, a "
+            "pipeline or SQL.",
             "required": ["file", "text"],
             "properties": {
                 "file": _TEXT
-                | {"description": "File name, which ends in .toml, .yaml, .yml or .sql."},
+                | {"description": "File name, which ends in .py, .toml, .yaml, .yml or .sql, or "
+                   "FILE.py:FUNCTION."},
                 "text": _TEXT | {"description": "The content of the file."},
             },
         },

@@ -1,4 +1,4 @@
-"""A pipeline or SQL file sent to a service: its job on Spark survives a kill of the service."""
+"""A file sent to a service: its job on Spark survives a kill of the service."""
 
 import json
 import signal
@@ -34,6 +34,20 @@ CREATE TABLE words (word VARCHAR) WITH (kind = 'file', path = '{input}');
 CREATE TABLE loud (word VARCHAR, count BIGINT) WITH (kind = 'file', out_dir = '{output}');
 INSERT INTO loud SELECT upper(word), length(word) FROM words WHERE word <> 'bob';
 """
+PROGRAM = """
+import json
+
+from bicycle_sdk import StreamEnvironment, bicycle_plugin, file_sink
+
+
+def loud(line):
+    return {{"word": json.loads(line)["word"].upper(), "count": 3}}
+
+
+@bicycle_plugin(name="loud", version="1")
+def job(env: StreamEnvironment) -> None:
+    env.read_text("{input}").map(loud).sink_to(file_sink("{output}", roll_ms=200))
+"""
 COUNTED = [("ada", 1), ("ada", 2), ("bob", 1)]
 LOUD = [("ADA", 3), ("ADA", 3)]
 
@@ -67,6 +81,7 @@ def by_grpc(home, file, checkpoint_dir):
         ("command", "tally.toml", PIPELINE, COUNTED),
         ("grpc", "tally.toml", PIPELINE, COUNTED),
         ("command", "loud.sql", SQL, LOUD),
+        ("command", "loud.py", PROGRAM, [("ADA", 3), ("ADA", 3), ("BOB", 3)]),
     ],
 )
 def test_a_file_runs_by_a_service_that_is_killed_meanwhile(

@@ -2,12 +2,19 @@
 
 import textwrap
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from bicycle_runtime.extraction.errors import MISSING_DEPENDENCY, PLUGIN_RAISED, SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.extraction.scripts import is_script, pack_script, read_pipeline, script_name
+from bicycle_runtime.extraction.scripts import (
+    is_script,
+    pack_script,
+    read_pipeline,
+    script_name,
+    text_to_send,
+)
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
@@ -202,3 +209,14 @@ def test_neighbors_that_are_too_large_are_refused(neighbors, tmp_path):
         pack_script(neighbors, cache_dir=tmp_path / "cache")
 
     assert "more than a job file may include" in caught.value.facts["problem"]
+
+
+def test_a_file_is_sent_to_a_service_if_it_needs_no_other_file(script, neighbors):
+    path = script(ONE, "alone.py")
+
+    assert text_to_send(f"{path}:job") == Path(path).read_text()
+    assert text_to_send("clicks") is None
+    with raises(SCRIPT_UNUSABLE) as caught:
+        text_to_send(neighbors)
+    assert "a service receives only one file" in caught.value.facts["problem"]
+    assert "--wheel" in caught.value.facts["hint"]

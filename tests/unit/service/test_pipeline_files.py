@@ -1,4 +1,4 @@
-"""Pipelines and SQL files sent to a service: stored by content, checked, removed."""
+"""Jobs in one file sent to a service: stored by content, checked, removed."""
 
 import pytest
 
@@ -30,6 +30,19 @@ INSERT INTO seen SELECT word FROM words;
 """
 
 
+PROGRAM = """
+from bicycle_sdk import bicycle_plugin
+
+@bicycle_plugin(name="clicks", version="1")
+def by_user(env):
+    env.read_text("in.txt").print()
+
+@bicycle_plugin(name="pages", version="1")
+def by_page(env):
+    env.read_text("in.txt").print()
+"""
+
+
 @pytest.fixture
 def home(tmp_path):
     found = Home(tmp_path / "home")
@@ -54,10 +67,21 @@ def test_an_sql_file_is_stored_as_a_pipeline_is(home):
     assert path.name == "seen.sql"
 
 
+def test_a_python_file_is_stored_without_the_name_of_its_function(home):
+    path = keep_pipeline(home, PipelineFile(file="clicks.py:by_user", text=PROGRAM))
+
+    assert path.name == "clicks.py:by_user"
+    assert (path.parent / "clicks.py").read_text() == PROGRAM
+
+
 @pytest.mark.parametrize(
     ("file", "text", "code"),
     [
-        ("tally.py", TEXT, "BIC-2305"),
+        ("clicks.py", PROGRAM, "BIC-1618"),
+        ("clicks.py", "def job(", "BIC-1618"),
+        ("clicks.py", "import os", "BIC-1618"),
+        ("clicks.py:", PROGRAM, "BIC-2305"),
+        ("clicks.toml:by_user", TEXT, "BIC-2305"),
         ("../tally.toml", TEXT, "BIC-2305"),
         ("/etc/tally.toml", TEXT, "BIC-2305"),
         (".toml", TEXT, "BIC-2305"),
@@ -84,7 +108,10 @@ def test_what_no_job_has_and_none_waits_for_is_removed(home):
     put_job(home, "job")
     home.folder("job").write_request(JobRequest(options=JobOptions(plugin=str(used))))
 
-    clear_pipelines(home, waiting={str(waiting), "wordcount"})
+    program = keep_pipeline(home, PipelineFile(file="clicks.py:by_user", text=PROGRAM))
+
+    clear_pipelines(home, waiting={str(waiting), str(program), "wordcount"})
 
     assert [path.exists() for path in (used, waiting, left)] == [True, True, False]
+    assert (program.parent / "clicks.py").exists()
     assert not left.parent.exists()

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.remote import Remote
-from bicycle_runtime.extraction.scripts import text_of
+from bicycle_runtime.extraction.scripts import text_to_send
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 
 _PATHS = ("checkpoint_dir", "from_", "savepoint_key")
@@ -61,7 +61,7 @@ def job_facts(request: JobRequest) -> dict[str, Any]:
         "engine": dict(request.engine), "spark": dict(request.spark),
     }  # fmt: skip
     plugin = request.options.plugin
-    text = text_of(plugin)
+    text = text_to_send(plugin)
     if text is None:
         facts["plugin"] = plugin
     else:

@@ -103,18 +103,27 @@ def text_of(text: str) -> str | None:
     return content
 
 
+def text_to_send(text: str) -> str | None:
+    """Return the content of a file that needs no other; None if it is no file."""
+    if (match := _SCRIPT.fullmatch(text)) is None or not match["path"]:
+        return text_of(text)
+    path = Path(match["path"]).expanduser().absolute()
+    content = _read(path)
+    if beside := find_neighbors(path, content):
+        problem = f"it imports {min(beside)}, but a service receives only one file"
+        raise SCRIPT_UNUSABLE(file=text, problem=problem, hint="build a wheel, and use --wheel")
+    return content
+
+
 def pack_script(
     text: str, *, cache_dir: Path, of_plugins: bool = False
 ) -> tuple[PluginRef, PackedEnvironment]:
-    """Pack a file as an environment of its own.
+    """Return a file as a plugin without a settled location, and its archive.
 
     Args:
         text: Path of the file, and after a colon its function where it has several jobs.
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
         of_plugins: Whether a text may name functions of installed plugins only.
-
-    Returns:
-        The plugin, whose location is not settled yet, and the archive.
 
     Raises:
         SCRIPT_UNUSABLE: there is no such file, or it is not clear which function is the job.
@@ -125,12 +134,10 @@ def pack_script(
         return _pack_text(text, content, cache_dir, of_plugins=of_plugins)
     path = Path(match["path"]).expanduser().absolute()
     content = _read(path)
-    jobs = _jobs_in(path, content)
-    function = match["function"] or _only(path, jobs)
+    job = job_in(path, content, match["function"])
     # The text is in a line of its own: a traceback shows the first line of the call.
     source = f"exec(compile(\n{content!r},\n{str(path)!r}, 'exec', dont_inherit=True))\n"
     neighbors = find_neighbors(path, content)
-    job = jobs.get(function, function), function
     return _pack(path, content, source, cache_dir, job=job, neighbors=neighbors)
 
 
@@ -154,13 +161,7 @@ def _pack(
 ) -> tuple[PluginRef, PackedEnvironment]:  # fmt: skip
     """Write a file's module, and return it as a plugin with its own environment.
 
-    Args:
-        path: The file.
-        content: Its text: the version is a digest of the text and the neighbors.
-        source: The module's source.
-        cache_dir: Where archives are kept.
-        job: Name of the plugin, and what it is called in the module.
-        neighbors: Files beside the module, by their path.
+    ``job`` is the name of the plugin, and its name in the module. The version is a digest.
     """
     # Slow to import; that a text names a file is asked without packing one.
     from bicycle_runtime.extraction.discovery import PluginRef
@@ -195,6 +196,13 @@ def _read(path: Path, *, hint: str = "pass a Python file") -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         problem = f"line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8"
         raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint="save it as UTF-8") from error
+
+
+def job_in(path: Path, content: str, function: str | None) -> tuple[str, str]:
+    """Return the name and the function of the job in a Python file."""
+    jobs = _jobs_in(path, content)
+    function = function or _only(path, jobs)
+    return jobs.get(function, function), function
 
 
 def _jobs_in(path: Path, content: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The check of a pipeline or an SQL file in a process with limited resources.
+"""The check of a job in one file in a process with limited resources.
 
 A file may be small and yet costly to check. A program that answers other requests meanwhile, such
 as the service, checks a file here: the processor time and the memory of the process are bounded.
@@ -17,16 +17,17 @@ _PROGRAM = "bicycle_runtime.jobs.plugins.checking_child"
 
 
 def check_in_child(text: str, *, file: str) -> None:
-    """Check a pipeline, except for the functions that it names, or an SQL file.
+    """Check SQL, the syntax of Python, or a pipeline except for its functions.
 
     Args:
         text: The content of the file.
-        file: Its name, whose suffix is the notation.
+        file: Its name, whose suffix is the notation, or ``FILE.py:FUNCTION``.
 
     Raises:
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
         PIPELINE_INVALID: with the errors of the pipeline.
         SQL_INVALID: with the errors of the SQL file.
+        SCRIPT_UNUSABLE: it is not Python, or it is not clear which function is the job.
         PIPELINE_TOO_COSTLY: the check took too much time or memory.
     """
     question = {"text": text, "file": file, "cpu_s": _PROCESSOR_S, "memory": _MEMORY_BYTES}

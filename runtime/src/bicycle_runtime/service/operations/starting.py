@@ -39,11 +39,11 @@ _PLUGIN_LENGTH_MAX = 4_096  # A pipeline or SQL file is named by its path.
 class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
 
-    A ``pipeline``, or an SQL file in its place, may replace the plugin. It may use only functions
-    of plugins that are installed in the environment of the service. ``digest`` identifies an
-    uploaded plugin; without it, the plugin is in the environment of the service. ``options`` are
-    options of ``JobOptions``, ``engine`` options of ``EngineOptions``, by name. ``slots`` is the
-    number of slots of its master; by default the requested parallelism, or one.
+    A ``pipeline``, or a Python or SQL file in its place, may replace the plugin. A pipeline or SQL
+    may use only functions of plugins that are installed in the environment of the service.
+    ``digest`` identifies an uploaded plugin; without it, the plugin is in the environment of the
+    service. ``options`` are options of ``JobOptions``, ``engine`` options of ``EngineOptions``, by
+    name. ``slots`` is the number of slots of its master; by default its parallelism, or one.
     """
 
     plugin: Annotated[str, msgspec.Meta(max_length=_PLUGIN_LENGTH_MAX)] = ""
@@ -75,21 +75,13 @@ def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
     if facts.pipeline is not None:
         facts = _with_kept_pipeline(call.home, facts, facts.pipeline)
     elif not facts.plugin:
-        raise OPERATION_FACTS_INVALID(
-            kind="submit", problem="either `plugin` or `pipeline` must be set", hint="give one"
-        )
+        raise _refusal("either `plugin` or `pipeline` must be set", hint="give one")
     elif is_script(facts.plugin):
-        raise OPERATION_FACTS_INVALID(
-            kind="submit", problem=f"{facts.plugin!r} is a file",
-            hint="use an installed plugin, a pipeline or an SQL file; without a service, submit "
-            "runs FILE.py",
-        )  # fmt: skip
+        raise _refusal(f"{facts.plugin!r} is a file", hint="send its text as `pipeline`")
     for group in ("plugin", "name"):
         if group in facts.options:
-            raise OPERATION_FACTS_INVALID(
-                kind="submit", problem=f"`{group}` must not be an option",
-                hint=f"set `{group}` next to `options`",
-            )  # fmt: skip
+            hint = f"set `{group}` next to `options`"
+            raise _refusal(f"`{group}` must not be an option", hint=hint)
     _require_slots("submit", facts.slots)
     options = _request(facts, call.home).options
     location = locate_job(options, call.home, clock=call.clock, source=system_random())
@@ -106,19 +98,19 @@ def _settle_submit(call: OperationCall, facts: SubmitFacts) -> SubmitFacts:
 
 def _require_slots(kind: str, slots: int | None) -> None:
     if slots is not None and slots < 1:
-        raise OPERATION_FACTS_INVALID(
-            kind=kind, problem=f"slots must be at least 1, got {slots}",
-            hint="use 1 or more, or omit it",
-        )  # fmt: skip
+        problem = f"slots must be at least 1, got {slots}"
+        raise _refusal(problem, hint="use 1 or more, or omit it", kind=kind)
+
+
+def _refusal(problem: str, *, hint: str, kind: str = "submit") -> BicycleError:
+    return OPERATION_FACTS_INVALID(kind=kind, problem=problem, hint=hint)
 
 
 def _with_kept_pipeline(home: Home, facts: SubmitFacts, pipeline: PipelineFile) -> SubmitFacts:
     """Keep a pipeline as a file, by its content; it has to be one that can be read."""
     if facts.plugin or facts.digest is not None:
-        raise OPERATION_FACTS_INVALID(
-            kind="submit", problem="`pipeline` cannot be combined with `plugin` or `digest`",
-            hint="set only one of them",
-        )  # fmt: skip
+        problem = "`pipeline` cannot be combined with `plugin` or `digest`"
+        raise _refusal(problem, hint="set only one of them")
     path = keep_pipeline(home, pipeline)
     options = {**facts.options, "functions_of_plugins": True}
     return msgspec.structs.replace(facts, pipeline=None, plugin=str(path), options=options)
@@ -129,10 +121,8 @@ def _request(facts: SubmitFacts, home: Home) -> JobRequest:
     given = {"plugin": facts.plugin, **facts.options}
     if facts.digest is not None:
         if "plugin_env" in facts.options:
-            raise OPERATION_FACTS_INVALID(
-                kind="submit", problem="`digest` cannot be combined with the option `plugin_env`",
-                hint="set only one of them",
-            )  # fmt: skip
+            problem = "`digest` cannot be combined with the option `plugin_env`"
+            raise _refusal(problem, hint="set only one of them")
         given["plugin_env"] = plugin_environment(home, facts.digest, facts.plugin)
     if facts.name is not None:
         given["name"] = facts.name
