@@ -59,6 +59,7 @@ def test_the_statements_of_the_page_are_one_file():
         "spreads",
         "basket_tags",
         "basket_lines",
+        "most_bids",
     }
 
 

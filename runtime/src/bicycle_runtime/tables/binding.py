@@ -15,6 +15,7 @@ from sqlglot import exp
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
 from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, no_such
+from bicycle_runtime.tables.changing import Lifting, sort_rows
 from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
@@ -23,6 +24,7 @@ from bicycle_runtime.tables.joins import JoinBinder
 from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
 from bicycle_runtime.tables.moments import fields_of
 from bicycle_runtime.tables.plans import (
+    CLOCK,
     WINDOW_COLUMNS,
     Plan,
     PlanColumn,
@@ -37,10 +39,24 @@ from bicycle_runtime.tables.plans import (
     substitute,
     unique_field,
     window_rows,
+    with_clock,
 )
 from bicycle_runtime.tables.python_functions import with_functions
-from bicycle_runtime.tables.rejections import check_select, check_union, reject_source
-from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, window_columns
+from bicycle_runtime.tables.rejections import (
+    check_select,
+    check_union,
+    is_lifted,
+    lifted_parts,
+    reject_source,
+)
+from bicycle_runtime.tables.scope import (
+    NameScope,
+    Relation,
+    compile_in,
+    split_and,
+    sql_of,
+    window_columns,
+)
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
 from bicycle_runtime.tables.unnesting import add_unnest, split_unnests
 from bicycle_sdk.expressions import Expression, col, lit
@@ -246,10 +262,18 @@ class _QueryBinder:
         binder: Has the plans of tables and views.
         query: The query.
         named: The plans of WITH, by name.
+        outer: The names of the query around it.
     """
 
-    def __init__(self, binder: Binder, query: Query, named: Mapping[str, Plan]) -> None:
+    def __init__(
+        self, binder: Binder, query: Query, named: Mapping[str, Plan],
+        outer: NameScope | None = None,
+    ) -> None:  # fmt: skip
         self._binder, self._query, self._named = binder, query, dict(named)
+        self._outer, self._lifting = outer, Lifting(self._bind_inner, self.at)
+
+    def _bind_inner(self, node: exp.Expr, scope: NameScope) -> Plan:
+        return _QueryBinder(self._binder, self._query, self._named, scope).bind(node)
 
     def bind(self, node: exp.Expr) -> Plan:
         """Return the plan of a SELECT or a UNION ALL."""
@@ -257,7 +281,7 @@ class _QueryBinder:
             return self.bind(node.this)
         with_ = node.args.get("with_")
         if with_ is not None:
-            inner = _QueryBinder(self._binder, self._query, self._named)
+            inner = _QueryBinder(self._binder, self._query, self._named, self._outer)
             inner._add_named(with_)
             rest = node.copy()
             rest.set("with_", None)
@@ -329,8 +353,9 @@ class _QueryBinder:
         from_ = node.args.get("from_")
         if from_ is None:
             raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
+        node, lifted = _split_lifted(node)
         relation, where = self._relation(from_.this), node.args.get("where")
-        scope, condition = NameScope([relation]), where and where.this
+        scope, condition = NameScope([relation], self._outer), where and where.this
         for each in unnests:
             relation.plan = add_unnest(each, relation.plan, scope, self.at)
         if where is not None:
@@ -342,15 +367,19 @@ class _QueryBinder:
             inputs = binder.inputs
         if condition is not None:
             relation.plan = self._filter(relation.plan, condition, scope)
+        for each in lifted:
+            self._check_where(each, NameScope())
+            read = self._lifting.lift(each, relation, scope)
+            relation.plan = self._filter(relation.plan, read, scope, each)
         has_aggregates = any(
-            is_aggregate(part) for item in node.expressions for part in item.walk()
+            is_aggregate(part) for item in node.expressions for part in item.walk(prune=is_lifted)
         )
         if node.args.get("group") or has_aggregates or node.args.get("having"):
-            plan, items = Grouping(node, scope, relation, self.at).bind()
+            plan, items = Grouping(node, scope, relation, self.at, lift=self._lifting.lift).bind()
         elif lateness_hint(node, self.at(node)) is not None:
             raise SqlProblem(self.at(node), "the hint needs a window in FROM, such as TUMBLE")
         else:
-            items = list(self._items(node.expressions, scope))
+            items = list(self._items(node.expressions, relation, scope))
             needed = {name for _, value in items for name in fields_of(value)}
             plan = relation.plan = prune(relation.plan, needed, inputs)
         columns: list[PlanColumn] = []
@@ -358,8 +387,10 @@ class _QueryBinder:
             columns.append(PlanColumn(name, unique_field(name, columns), tree.type_of(value)))
         values = [value for _, value in items]
         if plan is relation.plan and relation.window is not None:
-            return window_rows(plan, relation.window, columns, values)
-        return compose(plan, columns, values)
+            found: Plan = window_rows(plan, relation.window, columns, values)
+        else:
+            found = compose(plan, columns, values)
+        return sort_rows(node, found, self.at)
 
     def _relation(self, node: exp.Expr) -> Relation:
         reject_source(node, self.at(node))
@@ -382,13 +413,14 @@ class _QueryBinder:
             window, plan = plan.window, plan.input
         elif window is not None:
             require_rows(plan)
-            columns = window_columns(plan, window)
+            plan = with_clock(plan) if window.time.text == CLOCK else plan
+            columns = tuple(each for each in window_columns(plan, window) if each.name != CLOCK)
         if names:
             columns = _rename(columns, [each.name for each in names], self.at(alias_node))
         return Relation(alias, plan, columns, window)
 
     def _check_where(self, node: exp.Expr, scope: NameScope) -> None:
-        for part in node.walk():
+        for part in node.walk(prune=is_lifted):
             if is_aggregate(part):
                 raise SqlProblem(self.at(part), "an aggregate is not possible in WHERE; use HAVING")
             is_pending = any(each.window is not None for each in scope.relations)
@@ -397,16 +429,18 @@ class _QueryBinder:
             if scope.resolve(part, self._query.at).field in WINDOW_COLUMNS:
                 raise SqlProblem(self.at(part), f"{part.name} is not possible in WHERE; use HAVING")
 
-    def _filter(self, plan: Plan, condition: exp.Expr, scope: NameScope) -> Plan:
+    def _filter(
+        self, plan: Plan, condition: exp.Expr, scope: NameScope, written: exp.Expr | None = None
+    ) -> Plan:
         bound = compile_in(scope, condition, self._query.at)
         if tree.type_of(bound) not in ("BOOLEAN", "NULL"):
             raise SqlProblem(
                 self.at(condition), f"WHERE is {tree.type_of(bound)}; expected BOOLEAN"
             )
-        return filter_rows(plan, bound, sql_of(condition))
+        return filter_rows(plan, bound, sql_of(written or condition))
 
     def _items(
-        self, items: Sequence[exp.Expr], scope: NameScope
+        self, items: Sequence[exp.Expr], relation: Relation, scope: NameScope
     ) -> Iterable[tuple[str, Expression]]:
         """Yield the name and the value of each column of SELECT."""
         for index, item in enumerate(items):
@@ -421,8 +455,22 @@ class _QueryBinder:
                 for each in scope.named(table, self.at(inner)):
                     yield from ((column.name, column.read()) for column in each.visible(table))
                 continue
+            inner = self._lifting.lift(inner, relation, scope)
             value = compile_in(scope, inner, self._query.at)
             yield name_of(item, index, scope, self._query.at), value
+
+
+def _split_lifted(node: exp.Select) -> tuple[exp.Select, list[exp.Expr]]:
+    """Split off the conditions of WHERE that contain queries."""
+    where = node.args.get("where")
+    parts = [] if where is None or not lifted_parts(where) else split_and(where.this)
+    found = [part for part in parts if lifted_parts(exp.Paren(this=part.copy()))]
+    if not found:
+        return node, []
+    plain = [part for part in parts if part not in found]
+    rest = node.copy()
+    rest.set("where", exp.Where(this=exp.and_(*plain)) if plain else None)
+    return rest, found
 
 
 _NOT_PLAIN = ("distinct", "with_", "by_name", "order", "limit", "offset")

@@ -19,7 +19,7 @@ from bicycle_runtime.tables.dialect import Name, Query, SqlText
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
 from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
-from bicycle_runtime.tables.plans import Plan, UnionAll
+from bicycle_runtime.tables.plans import Plan, UnionAll, require_append_only
 from bicycle_runtime.tables.statements import (
     CreateFunction,
     CreateTable,
@@ -180,20 +180,23 @@ class Building:
             vars(each).update(values)
 
     def note(self, bind: Any, *arguments: Any) -> None:
-        """Call a function; note the problem that it raises."""
+        """Call a function; note the problem that it raises, or of its plan."""
         try:
-            bind(*arguments)
+            found = bind(*arguments)
+            if isinstance(found, Plan):
+                require_append_only(found)
         except SqlProblem as problem:
             position, text = self.text.position(problem.at), str(problem)
             known = {(each.line, each.column, each.text) for each in self.checks.problems}
             if (*position, text) not in known:  # A view may be bound for several queries.
                 self.checks.note_position(position, text)
 
-    def _insert(self, statement: Insert) -> None:
+    def _insert(self, statement: Insert) -> Plan:
         self.catalog.sink(self.catalog.target(statement.name), statement.name.at)
         table, plan = self.binder.insert(statement)
         _, plans = self.plans.setdefault(table.name, (table, []))
         plans.append(plan)
+        return plan
 
     def _attach_sinks(self) -> None:
         """Make the rows that are written to a table readable by outputs."""
@@ -203,11 +206,12 @@ class Building:
                 plan = UnionAll(columns=plan.columns, inputs=tuple(plans))
             self.binder.attach(table.name, plan)
 
-    def _output(self, name: str, output: Query | Name) -> None:
+    def _output(self, name: str, output: Query | Name) -> Plan:
         if isinstance(output, Query):
             self.outputs[name] = self.binder.query(output)
         else:
             self.outputs[name] = self.binder.relation(output.text, output.at)
+        return self.outputs[name]
 
     def set_options(self, options: Sequence[SetOption]) -> None:
         """Set ``settings`` from statements; wrong ones are noted."""

@@ -421,6 +421,8 @@ def _window_call(cursor: Cursor) -> WindowCall:
     _argument(cursor, "TIMECOL")
     if cursor.take("DESCRIPTOR", "("):
         time = cursor.name("the time column")
+        if time.text.upper() == "PROCTIME" and cursor.take("(", ")"):
+            time = Name("PROCTIME()", time.at)
         cursor.expect(")")
     else:
         time = cursor.name("the time column")

@@ -151,6 +151,21 @@ class WindowBounds(ProcessFunction[Any, Any]):
         return [value]
 
 
+class WithClock(ProcessFunction[Any, Any]):
+    """Adds the recorded clock of the epoch to rows.
+
+    Args:
+        field: The field of the clock.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def process_element(self, value: Any, ctx: Any) -> list[Any]:
+        """Return the record with the clock."""
+        return [{**value, self.field: moment_of(ctx.processing_time)}]
+
+
 class SqlCondition(_TableStep, Where):
     """A condition of rows; NULL is not true."""
 

@@ -13,21 +13,24 @@ from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import SqlType
-from bicycle_runtime.tables.dialect import WindowCall
+from bicycle_runtime.tables.dialect import Name, WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import average_type
 from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
+    Changing,
     Plan,
     PlanColumn,
     WindowAggregate,
     double_key,
+    field_read,
     filter_rows,
     unique_field,
 )
 from bicycle_runtime.tables.python_functions import UserFunction, called
+from bicycle_runtime.tables.rejections import lifted_parts, lifted_problem
 from bicycle_runtime.tables.scope import (
     NameScope,
     Relation,
@@ -48,6 +51,7 @@ _OTHER_AGGREGATES = frozenset(
      "variance"}
 )  # fmt: skip
 _NUMBERS = ("BIGINT", "DOUBLE", "NULL")
+_OVER_GROUPS = "or write the GROUP BY in a view"
 _NO_WINDOW = (
     "an aggregation without a window changes its rows with each input row, which is not supported "
     "yet; read FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL '…' MINUTE) and GROUP BY window_start, "
@@ -85,12 +89,15 @@ class Grouping:
         scope: Its names.
         relation: The table that it reads.
         at: Returns the offset of a part of the query.
+        lift: Moves queries out of an expression over a plan.
     """
 
     def __init__(
-        self, node: exp.Select, scope: NameScope, relation: Relation, at: Callable[[exp.Expr], int]
-    ) -> None:
+        self, node: exp.Select, scope: NameScope, relation: Relation,
+        at: Callable[[exp.Expr], int], *, lift: Callable[..., exp.Expr],
+    ) -> None:  # fmt: skip
         self._node, self._scope, self._relation, self._at = node, scope, relation, at
+        self._lift, self._queries = lift, list[exp.Expr]()
         self._default = at(node)
         self._keys: list[tuple[exp.Expr, PlanColumn, Expression]] = []
         self._aggregates: list[tuple[exp.Expr, PlanColumn, AggregateCall]] = []
@@ -100,24 +107,14 @@ class Grouping:
         relation, having = self._relation, self._node.args.get("having")
         group = self._node.args.get("group")
         lateness_ms = lateness_hint(self._node, self._default)
-        if relation.window is None:
-            raise SqlProblem(self._at(group or self._node.expressions[0]), _NO_WINDOW)
-        require_final(relation.plan, relation.window.at, "a second window would count them twice")
         self._bind_keys(relation.window, group)
         items = [self._item(index, item) for index, item in enumerate(self._node.expressions)]
         condition = None if having is None else self._over_groups(having.this)
-        columns = (
-            *(column for _, column, _ in self._keys),
-            *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS),
-            *(column for _, column, _ in self._aggregates),
-        )
-        plan: Plan = WindowAggregate(
-            columns=columns, time="window_time", spans=_window_spans(relation.window),
-            input=relation.plan, window=relation.window,
-            keys=tuple(value for _, _, value in self._keys),
-            aggregates=tuple(aggregate for _, _, aggregate in self._aggregates),
-            lateness_ms=lateness_ms or 0,
-        )  # fmt: skip
+        plan = self._plan(self._at(group or self._node.expressions[0]), lateness_ms or 0)
+        parts = [node for _, node in items] + ([] if condition is None else [condition])
+        plan, parts = self._lift_queries(plan, parts)
+        items = [(name, node) for (name, _), node in zip(items, parts, strict=False)]
+        columns, condition = plan.columns, condition and parts[-1]
         if condition is not None and having is not None:
             bound = compile_fields(condition, columns, self._default)
             if tree.type_of(bound) not in ("BOOLEAN", "NULL"):
@@ -128,7 +125,37 @@ class Grouping:
         values = [(name, compile_fields(node, columns, self._default)) for name, node in items]
         return plan, values
 
-    def _bind_keys(self, window: WindowCall, group: exp.Expr | None) -> None:
+    def _plan(self, at: int, lateness_ms: int) -> Plan:
+        """Return the aggregation, by windows or event times if it has some."""
+        window, rows = self._relation.window, self._relation.plan
+        columns = [column for _, column, _ in self._keys]
+        found = [column for _, column, _ in self._aggregates]
+        keys = tuple(value for _, _, value in self._keys)
+        aggregates = tuple(aggregate for _, _, aggregate in self._aggregates)
+        times = {
+            column.field: span
+            for column, value in zip(columns, keys, strict=True)
+            if (span := rows.span(field_read(value) or "")) is not None and span[0] == span[1]
+        }
+        if window is None and not times:
+            return Changing(
+                columns=(*columns, *found), operator="AGGREGATE", inputs=(rows,),
+                parts={"GROUP BY": keys, "": aggregates}, problem=SqlProblem(at, _NO_WINDOW),
+            )  # fmt: skip
+        if window is None:  # Rows with the same event time are a window of a millisecond.
+            name = Name(next(iter(times)), at)
+            window = WindowCall(
+                kind="TUMBLE", table=name, time=name, intervals_ms={"SIZE": 1}, at=at
+            )
+        require_final(rows, window.at, "a second window would count them twice")
+        bounds = [PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS]
+        return WindowAggregate(
+            columns=(*columns, *bounds, *found), time="window_time", input=rows, window=window,
+            spans={**_window_spans(window), **times}, keys=keys, aggregates=aggregates,
+            lateness_ms=lateness_ms,
+        )  # fmt: skip
+
+    def _bind_keys(self, window: WindowCall | None, group: exp.Expr | None) -> None:
         windows: set[str] = set()
         for each in () if group is None else group.expressions:
             node = self._key_of(each)
@@ -136,11 +163,11 @@ class Grouping:
                 if is_aggregate(part):
                     raise SqlProblem(self._at(part), "an aggregate is not possible in GROUP BY")
             named = with_fields(node, self._scope, self._at(each))
-            if isinstance(named, exp.Column) and named.name in WINDOW_COLUMNS:
+            if window and isinstance(named, exp.Column) and named.name in WINDOW_COLUMNS:
                 windows.add(named.name)
                 continue
             value = compile_in(self._scope, node, self._at(each))
-            if _reads_window(named):
+            if window and _reads_window(named):
                 raise SqlProblem(
                     self._at(node), "group by window_start and window_end themselves, and compute "
                     "in SELECT",
@@ -148,6 +175,8 @@ class Grouping:
             kind = tree.type_of(value)
             require_comparable(kind, self._at(node), "GROUP BY")
             self._keys.append((named, self._column(sql_of(node), kind), value))
+        if window is None:
+            return
         if not windows & {"window_start", "window_end"}:
             raise SqlProblem(
                 window.at if group is None else self._at(group),
@@ -202,8 +231,27 @@ class Grouping:
         return name_of(item, index, self._scope, self._default), self._over_groups(inner)
 
     def _over_groups(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression over the columns of the aggregation."""
-        return self._replace(with_fields(node, self._scope, self._default))
+        """Return an expression over the aggregation; queries become markers."""
+        root = exp.Paren(this=node.copy())
+        for part in lifted_parts(root):
+            if isinstance(part, exp.Window):
+                raise SqlProblem(self._at(part), f"{lifted_problem(part)}, {_OVER_GROUPS}")
+            part.replace(exp.Var(this=len(self._queries)))
+            self._queries.append(part)
+        return self._replace(with_fields(root.this, self._scope, self._default))
+
+    def _lift_queries(self, plan: Plan, nodes: list[exp.Expr]) -> tuple[Plan, list[exp.Expr]]:
+        """Return an aggregation with queries, and the expressions over it."""
+        groups = Relation("", plan, plan.columns)
+        scope, found = NameScope([groups]), []
+        for node in nodes if self._queries else ():
+            root = exp.Paren(this=node)
+            for marker in list(root.find_all(exp.Var)):
+                if isinstance(marker.this, int):
+                    lifted = self._lift(self._queries[marker.this], groups, scope)
+                    marker.replace(with_fields(lifted, scope, self._default))
+            found.append(root.this)
+        return groups.plan, found or nodes
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
         for key, column, _ in self._keys:
@@ -212,7 +260,7 @@ class Grouping:
         if is_aggregate(node) or isinstance(node, exp.Filter):
             return self._aggregate(node)
         if isinstance(node, exp.Column):
-            if node.name in WINDOW_COLUMNS:
+            if self._relation.window and node.name in WINDOW_COLUMNS:
                 return node
             raise SqlProblem(
                 self._at(node), f"column {node.name} is neither in GROUP BY nor in an aggregate"
@@ -268,7 +316,7 @@ class Grouping:
         if is_distinct and value is not None:
             require_comparable(tree.type_of(value), at, "DISTINCT")
             value = double_key(value)
-        kind = _result_type(word, value, at)
+        kind = result_type(word, value, at)
         return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
 
     def _python_aggregate(
@@ -291,7 +339,7 @@ class Grouping:
         for part in node.walk():
             if is_aggregate(part):
                 raise SqlProblem(self._at(part), f"an aggregate is not possible inside {word}")
-        if _reads_window(node):
+        if self._relation.window and _reads_window(node):
             raise SqlProblem(
                 self._at(node), f"the window of a row is not possible inside {word}; use it in "
                 "SELECT",
@@ -324,7 +372,12 @@ def _reads_window(node: exp.Expr) -> bool:
     return any(column.name in WINDOW_COLUMNS for column in node.find_all(exp.Column))
 
 
-def _result_type(word: str, value: Expression | None, at: int) -> SqlType:
+def result_type(word: str, value: Expression | None, at: int) -> SqlType:
+    """Return the type of an aggregate.
+
+    Raises:
+        SqlProblem: its argument has another type.
+    """
     if word == "count":
         return "BIGINT"
     if value is None:

@@ -30,13 +30,26 @@ from bicycle_runtime.tables.plans import (
     unique_field,
 )
 from bicycle_runtime.tables.rejections import check_expression_parts, check_join
-from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, sql_of, with_fields
+from bicycle_runtime.tables.scope import (
+    NameScope,
+    Relation,
+    compile_in,
+    connects,
+    is_known,
+    split_and,
+    sql_of,
+    with_fields,
+)
 from bicycle_sdk.expressions import Expression
 
 How = Literal["inner", "left", "right", "full"]
 _Condition = tuple[Expression, exp.Expr]  # Over the result, and as written.
 _Pair = tuple[Expression, Expression, _Condition]  # Equal values, over the inputs.
 _CLOCKS = ("proctime", "now", "current_timestamp")
+_NO_KEYS = (
+    "a join needs equal columns of both sides, such as ON a.id = b.id; a join of all rows with all "
+    "rows is not supported"
+)
 _EXAMPLE = "b.at BETWEEN a.at - INTERVAL '…' MINUTE AND a.at + INTERVAL '…' MINUTE"
 
 
@@ -95,6 +108,7 @@ class _Conditions:
     left: list[_Condition] = field(default_factory=list)
     right: list[_Condition] = field(default_factory=list)
     rest: list[_Condition] = field(default_factory=list)
+    bounds: list[_Condition] = field(default_factory=list)  # The span follows from them.
 
 
 class JoinBinder:
@@ -125,17 +139,27 @@ class JoinBinder:
         outer = {str(each.args.get("side") or "").upper() for each in joins}
         # Without RIGHT and FULL, a condition of WHERE is one of an inner join of its columns.
         is_moved = where is not None and not outer & {"RIGHT", "FULL"}
-        self._where = _split_and(where.this) if is_moved and where is not None else []
+        self._where = split_and(where.this) if is_moved and where is not None else []
         every, plan = list(self._where), scope.relations[0].plan
         self.inputs.add(id(plan))
-        for each in joins:
+        names, pending = [each.alias for each in scope.relations], list(joins)
+        is_list = not any(each.args.get("on") or each.args.get("using") for each in joins)
+        while pending:
+            each = next((j for j in pending if is_list and self._connects(j, scope)), pending[0])
+            pending.remove(each)
             plan, scope = self._join(plan, scope, each)
+        names += [each.this.alias_or_name for each in joins]
+        scope.relations.sort(key=lambda each: names.index(each.alias) if is_list else 0)
         for condition in every:  # A name must not become ambiguous by a later table.
             with_fields(condition, scope, self._at(condition))
         rest = None if where is None else where.this
         if is_moved:
             rest = exp.and_(*self._where, copy=False) if self._where else None
         return Relation("", plan, plan.columns), scope, rest
+
+    def _connects(self, join: exp.Expr, scope: NameScope) -> bool:
+        """Return whether WHERE has an equality of a table and the tables before it."""
+        return connects(self._relation(join.this), scope, self._where)
 
     def _join(self, plan: Plan, scope: NameScope, node: exp.Expr) -> tuple[Plan, NameScope]:
         how: Any = check_join(node, self._at(node.this))
@@ -175,18 +199,18 @@ class JoinBinder:
                 )  # fmt: skip
             found = filter_rows(found, value, sql_of(condition))
         relations = [replace(each, plan=found, window=None) for each in both.relations]
-        return found, NameScope(relations)
+        return found, NameScope(relations, scope.outer)
 
     def _conditions(
         self, node: exp.Expr, how: How, scope: NameScope, sides: tuple[_Side, _Side]
     ) -> _Conditions:
-        parts = _split_and(node.args["on"]) if node.args.get("on") else []
+        parts = split_and(node.args["on"]) if node.args.get("on") else []
         for part in parts:
             check_expression_parts(part, self._at)
             if any(map(is_aggregate, part.walk())):
                 raise SqlProblem(self._at(part), "an aggregate is not possible in ON")
         if how == "inner":
-            moved = [part for part in self._where if _is_known(part, scope)]
+            moved = [part for part in self._where if is_known(part, scope)]
             self._where = [part for part in self._where if part not in moved]
             parts += moved
         found = _Conditions()
@@ -240,6 +264,7 @@ class JoinBinder:
             found.has_windows |= after is not None and own[0].span(own[1]) == after
         spans = (None, None) if timed is None else (left.span(timed[0]), right.span(timed[1]))
         if timed is not None and spans[0] is not None and spans[1] is not None:
+            found.bounds.append(condition)
             found.span = narrow(found.span, shift(timed[2], spans[0], spans[1]))
             is_exact = spans[0][0] == spans[0][1] and spans[1][0] == spans[1][1]
             found.times += [pair] if pair and is_exact else []
@@ -277,20 +302,21 @@ class _OneJoin:
     def interval(self) -> JoinRows:
         """Return the plan of a join with bounds of the event times."""
         (left, right), (low, high) = self._sides, self._found.span
-        self._keys()
+        if not (self._found.keys or self._found.times):
+            return self._unbounded(_NO_KEYS)
         for side in self._sides:
             if side.plan.time is None and not side.plan.spans:
                 names = " and ".join(each.alias for each in side.relations)
-                raise SqlProblem(
-                    self._at, f"a join of streams needs event times, which {names} does not have: "
+                return self._unbounded(
+                    f"a join of streams needs event times, which {names} does not have: "
                     "declare WATERMARK FOR in CREATE TABLE and select this column, or read the "
                     f"right side as a table: JOIN {right.relations[0].alias} FOR SYSTEM_TIME AS OF "
                     "…",
                 )  # fmt: skip
         if low is None or high is None:
             missing = "bounds" if low is high else "lower bound" if low is None else "upper bound"
-            raise SqlProblem(
-                self._at, f"the join has no {missing} of event time, so it would keep all rows; "
+            return self._unbounded(
+                f"the join has no {missing} of event time, so it would keep all rows; "
                 f"add {self._example()} to ON, or window both sides",
             )  # fmt: skip
         if low > high:
@@ -314,6 +340,11 @@ class _OneJoin:
         return self._plan(
             "interval", spans, bounds=(low, high), latest=frozenset(latest if is_known else ())
         )
+
+    def _unbounded(self, problem: str) -> JoinRows:
+        self._found.rest += self._found.bounds
+        self._found.times = []
+        return self._plan("unbounded", {}, problem=SqlProblem(self._at, problem))
 
     def windows(self, first: WindowCall | None, second: WindowCall | None) -> JoinRows:
         """Return the plan of a join of rows in equal windows."""
@@ -404,18 +435,11 @@ class _OneJoin:
             missing = ", ".join(f"{table.alias}.{name} = …" for name in sorted(key - set(found)))
             raise SqlProblem(self._at, f"add the key of {table.alias} to ON: {missing}")
 
-    def _keys(self) -> list[_Pair]:
-        keys = self._found.keys or self._found.times
-        if not keys:
-            raise SqlProblem(
-                self._at, "a join needs equal columns of both sides, such as ON a.id = b.id; a join"
-                " of all rows with all rows is not supported",
-            )  # fmt: skip
-        return keys
-
     def _plan(self, kind: JoinKind, spans: Mapping[str, Any], **details: Any) -> JoinRows:
         left, right = self._sides
-        keys = self._keys()
+        keys, problem = self._found.keys or self._found.times, details.get("problem")
+        if not keys and (problem is None or self._how != "inner"):
+            raise problem or SqlProblem(self._at, _NO_KEYS)
         for side in self._sides:
             require_final(side.plan, self._table_at, "and a join needs final rows")
         plans = [side.plan for side in self._sides]
@@ -448,27 +472,6 @@ class _OneJoin:
         if left is None or right is None:
             return _EXAMPLE
         return f"{right} BETWEEN {left} - INTERVAL '…' MINUTE AND {left} + INTERVAL '…' MINUTE"
-
-
-def _split_and(node: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that AND connects; BETWEEN is two of them."""
-    if isinstance(node, exp.Paren):
-        return _split_and(node.this)
-    if isinstance(node, exp.And):
-        return [*_split_and(node.left), *_split_and(node.right)]
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low, high = node.args["low"], node.args["high"]
-        return [exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)]
-    return [node]
-
-
-def _is_known(node: exp.Expr, scope: NameScope) -> bool:
-    """Return whether all tables that a condition names are joined."""
-    try:
-        with_fields(node, scope, 0)
-    except SqlProblem:
-        return False
-    return any(node.find_all(exp.Column))
 
 
 def _read(side: _Side, name: str) -> Expression:

@@ -25,13 +25,16 @@ from bicycle_runtime.tables.functions import (
     SqlCondition,
     SqlRecord,
     UnnestItems,
+    WithClock,
     json_value,
     python_aggregate,
 )
 from bicycle_runtime.tables.joined import lower_join
 from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
+    CLOCK,
     AggregateCall,
+    ClockRows,
     FilterRows,
     JoinRows,
     LateRows,
@@ -210,12 +213,19 @@ class Lowering:
         watermark = table.definition.watermark
         if watermark is None or plan.time is None:
             return rows
+        return self._timed(rows, plan, table.name, watermark.delay_ms)
+
+    def _timed(self, rows: Any, plan: Plan, owner: str, delay_ms: int) -> Any:
         column = next(each for each in plan.columns if each.field == plan.time)
         strategy: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(
-            watermark.delay_ms
+            delay_ms
         ).with_timestamps(EventTime(column.field))
         timed = rows.assign_timestamps(strategy)
-        return self._set(timed, table.name, "time", f"WATERMARK FOR {column.name}")
+        return self._set(timed, owner, "time", f"WATERMARK FOR {column.name}")
+
+    def _clock(self, plan: ClockRows, owner: str) -> Any:
+        rows = self._stream(plan.input, owner).process_fn(WithClock(plan.columns[-1].field))
+        return self._timed(self._set(rows, owner, "clock", CLOCK), plan, owner, 0)
 
     # --- windows -----------------------------------------------------------------------------
 
@@ -275,6 +285,7 @@ _LOWERED: Mapping[type[Plan], Callable[[Lowering, Any, str], Any]] = {
     WindowAggregate: Lowering._window,
     JoinRows: Lowering._join,
     LateRows: Lowering._late,
+    ClockRows: Lowering._clock,
     Unnest: Lowering._unnest,
 }
 

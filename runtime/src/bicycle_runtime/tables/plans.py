@@ -19,6 +19,7 @@ from bicycle_runtime.tables.moments import fields_of, sum_of
 from bicycle_runtime.tables.python_functions import UserFunction
 from bicycle_sdk.expressions import Expression
 
+CLOCK = "PROCTIME()"
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
@@ -137,7 +138,14 @@ class LateRows(Plan):
     window: WindowAggregate
 
 
-JoinKind = Literal["interval", "window", "as_of", "latest"]
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClockRows(Plan):
+    """Rows whose event time is the recorded clock of their epoch, in a column."""
+
+    input: Plan
+
+
+JoinKind = Literal["interval", "window", "as_of", "latest", "unbounded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,7 +166,8 @@ class JoinRows(Plan):
 
     Args:
         kind: ``interval`` with ``bounds`` of the right event time minus the left one, ``window``
-            with ``window``, ``as_of`` the left event time, or ``latest`` version.
+            with ``window``, ``as_of`` the left event time, or ``latest`` version. The lowering
+            refuses an ``unbounded`` one, whose rows change later, with its ``problem``.
         how: The sides whose rows without a match are results, too.
         left, right: The inputs.
         left_values, right_values: For each column of the side, by its field in the result, its
@@ -180,6 +189,37 @@ class JoinRows(Plan):
     bounds: tuple[int, int] = (0, 0)
     window: WindowCall | None = None
     stamps: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+    problem: SqlProblem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Changing(Plan):
+    """Rows that change later, which the lowering refuses.
+
+    Args:
+        operator: The word of the operator.
+        inputs: The plans whose rows it reads.
+        parts: Expressions over the inputs, texts and aggregates, by the word of their clause.
+        problem: The reason of the refusal, at the position of the clause.
+    """
+
+    operator: str
+    inputs: tuple[Plan, ...]
+    parts: Mapping[str, tuple[Any, ...]]
+    problem: SqlProblem
+
+
+def require_append_only(plan: Plan) -> None:
+    """Reject a plan with rows that change later.
+
+    Raises:
+        SqlProblem: it has some; of several, the one that is computed first.
+    """
+    is_changing = isinstance(plan, Changing)  # Its further inputs are queries in expressions.
+    for each in inputs_of(plan)[: 1 if is_changing else None]:
+        require_append_only(each)
+    if isinstance(plan, Changing | JoinRows) and plan.problem is not None:
+        raise plan.problem
 
 
 def inputs_of(plan: Plan) -> list[Plan]:
@@ -345,6 +385,12 @@ def prune(plan: Plan, needed: set[str], inputs: set[int]) -> Plan:
         for stamps in plan.stamps
     )
     return replace(plan, columns=columns, stamps=(left, right), **sides)
+
+
+def with_clock(plan: Plan) -> ClockRows:
+    """Return the rows of a plan with the column ``PROCTIME()`` as event time."""
+    clock = PlanColumn(CLOCK, unique_field("proctime", plan.columns), "TIMESTAMP")
+    return ClockRows(columns=(*plan.columns, clock), time=clock.field, input=plan)
 
 
 def require_rows(plan: Plan) -> None:

@@ -10,8 +10,11 @@ from bicycle_runtime.tables.errors import SqlProblem
 
 _CHANGES = "its rows would change later, which is not supported yet"
 # Clauses of SELECT that are bound.
-_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind", "joins"})
-_CLAUSES: Mapping[str, str] = {
+_BOUND = frozenset(
+    {"expressions", "from_", "where", "group", "having", "with_", "kind", "joins", "order",
+     "limit", "offset"}
+)  # fmt: skip
+CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
     "order": "ORDER BY is not supported: a stream has no end, so its rows cannot be sorted; "
     "sort in the target database",
@@ -48,6 +51,27 @@ _PARTS: tuple[tuple[type[exp.Expr], str], ...] = (
 )
 
 
+def is_lifted(node: exp.Expr) -> bool:
+    """Return whether a part of an expression is bound as a node of the plan."""
+    is_query = isinstance(node, exp.Exists | exp.Subquery | exp.Window)
+    return is_query or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def lifted_parts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the outermost parts of an expression, below its root, that are lifted."""
+    found = []
+    for part in node.iter_expressions():
+        found += [part] if is_lifted(part) else lifted_parts(part)
+    return found
+
+
+def lifted_problem(node: exp.Expr) -> str:
+    """Return the reason why rows with such a part change later."""
+    if isinstance(node, exp.In):
+        return f"IN (SELECT …) is not supported: {_CHANGES}"
+    return next(text for kind, text in _PARTS if isinstance(node, kind))
+
+
 def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
     """Reject clauses of a SELECT that are not supported.
 
@@ -64,31 +88,40 @@ def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
         parts = [part for part in (value if isinstance(value, list) else [value])]
         where = next((part for part in parts if isinstance(part, exp.Expr)), node)
         begin = at(where) if any("start" in part.meta for part in where.walk()) else at(node)
-        raise SqlProblem(begin, _CLAUSES.get(name, f"{name.upper()} is not supported"))
+        raise SqlProblem(begin, CLAUSES.get(name, f"{name.upper()} is not supported"))
     if not node.expressions:
         raise SqlProblem(at(node), "SELECT has no columns")
     for name in ("expressions", "where", "group", "having"):
         value = node.args.get(name)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, exp.Expr):
-                check_expression_parts(part, at)
+                check_expression_parts(part, at, is_bound=name != "group")
     group = node.args.get("group")
     if group is not None:
         check_group(group, at)
 
 
-def check_expression_parts(node: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
+def check_expression_parts(
+    node: exp.Expr, at: Callable[[exp.Expr], int], *, is_bound: bool = False
+) -> None:
     """Reject queries, OVER and parameters in an expression.
+
+    Args:
+        node: The expression.
+        at: Returns the offset of a part.
+        is_bound: Whether queries and OVER are possible.
 
     Raises:
         SqlProblem: there is one.
     """
-    for part in node.walk():
+    for part in node.walk(prune=is_lifted if is_bound else None):
+        if is_bound and is_lifted(part):
+            continue
         for kind, text in _PARTS:
             if isinstance(part, kind):
                 raise SqlProblem(at(part), text)
-        if isinstance(part, exp.In) and part.args.get("query"):
-            raise SqlProblem(at(part), f"IN (SELECT …) is not supported: {_CHANGES}")
+        if is_lifted(part):
+            raise SqlProblem(at(part), lifted_problem(part))
 
 
 def check_join(node: exp.Expr, at: int) -> str:
@@ -100,7 +133,7 @@ def check_join(node: exp.Expr, at: int) -> str:
     words = [str(node.args.get(name) or "").upper() for name in ("method", "kind", "side")]
     problem = next((_JOINS[word] for word in words if word in _JOINS), None)
     if isinstance(node.this, exp.Lateral):
-        problem = _CLAUSES["laterals"]
+        problem = CLAUSES["laterals"]
     if problem is None and words[2] and not (node.args.get("on") or node.args.get("using")):
         problem = f"{words[2]} JOIN needs a condition: ON a.id = b.id AND …"
     if problem is not None:
@@ -142,7 +175,7 @@ def check_union(node: exp.SetOperation, at: int) -> None:
         raise SqlProblem(at, "UNION ALL BY NAME is not supported; name the columns in order")
     for name in ("order", "limit", "offset"):
         if node.args.get(name):
-            raise SqlProblem(at, _CLAUSES[name])
+            raise SqlProblem(at, CLAUSES[name])
 
 
 def reject_source(node: exp.Expr, at: int) -> None:
@@ -170,4 +203,4 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "FOR SYSTEM_TIME AS OF is possible in a join only")
     for name in ("sample", "pivots", "laterals"):
         if node.args.get(name):
-            raise SqlProblem(at, _CLAUSES[name])
+            raise SqlProblem(at, CLAUSES[name])

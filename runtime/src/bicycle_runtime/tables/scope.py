@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from bicycle_runtime.tables.plans import WINDOW_COLUMNS, Plan, PlanColumn
 from bicycle_runtime.tables.python_functions import called
 from bicycle_sdk.expressions import Expression
 
+OUTER = "outer."  # The beginning of fields of the query around a query.
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
 
 
@@ -43,14 +44,25 @@ class Relation:
 
 @dataclass(slots=True)
 class NameScope:
-    """The names that a query sees."""
+    """The names that a query sees; ``outer`` has the names of the query around it."""
 
     relations: list[Relation] = field(default_factory=list)
+    outer: NameScope | None = None
 
     @property
     def columns(self) -> list[PlanColumn]:
         """The columns of all tables."""
-        return [column for each in self.relations for column in each.columns]
+        around = [] if self.outer is None else map(_outer_column, self.outer.columns)
+        return [*(column for each in self.relations for column in each.columns), *around]
+
+    def knows(self, node: exp.Column) -> bool:
+        """Return whether a name means a column, perhaps of the query around it."""
+        alias, name = node.table.lower(), node.name.lower()
+        return (self.outer is not None and self.outer.knows(node)) or any(
+            alias in ("", each.alias.lower())
+            and any(name == column.name.lower() for column in each.visible(alias))
+            for each in self.relations
+        )
 
     def named(self, alias: str, at: int) -> list[Relation]:
         """Return the tables with an alias; all for an empty alias.
@@ -75,6 +87,11 @@ class NameScope:
             SqlProblem: no column has this name, or several have it.
         """
         at, name = offset_of(node, default), node.name
+        own, outer = NameScope(self.relations), self.outer
+        aliases = ("", *(each.alias.lower() for each in self.relations))
+        is_outer = outer and (node.table.lower() not in aliases or outer.knows(node))
+        if outer and is_outer and not own.knows(node):
+            return _outer_column(outer.resolve(node, default))
         named = self.named(node.table, at)
         columns = [column for each in named for column in each.visible(node.table)]
         found = [column for column in columns if column.name == name]
@@ -85,6 +102,43 @@ class NameScope:
         if not found:
             raise SqlProblem(at, no_such("column", name, [column.name for column in columns]))
         return found[0]
+
+
+def _outer_column(column: PlanColumn) -> PlanColumn:
+    return replace(column, field=OUTER + column.field)
+
+
+def split_and(node: exp.Expr) -> list[exp.Expr]:
+    """Return the conditions that AND connects; BETWEEN is two of them."""
+    if isinstance(node, exp.Paren):
+        return split_and(node.this)
+    if isinstance(node, exp.And):
+        return [*split_and(node.left), *split_and(node.right)]
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+        low, high = node.args["low"], node.args["high"]
+        return [exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)]
+    return [node]
+
+
+def is_known(node: exp.Expr, scope: NameScope) -> bool:
+    """Return whether a scope has all names of a condition, which reads columns."""
+    try:
+        with_fields(node, scope, 0)
+    except SqlProblem:
+        return False
+    return any(node.find_all(exp.Column))
+
+
+def connects(table: Relation, scope: NameScope, conditions: list[exp.Expr]) -> bool:
+    """Return whether an equality, or a window, connects a table with a scope."""
+    if any(each.window or table.window for each in scope.relations):
+        return True
+    own, every = NameScope([table]), NameScope([*scope.relations, table])
+    return any(
+        isinstance(part, exp.EQ) and [is_known(part, each) for each in (every, own, scope)]
+        == [True, False, False]
+        for part in conditions
+    )  # fmt: skip
 
 
 class _Translation(Translation):

@@ -1,0 +1,2 @@
+-- Each bid as it is.
+SELECT auction, bidder, price, dateTime, extra FROM bid;
