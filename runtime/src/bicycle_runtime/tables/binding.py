@@ -15,7 +15,7 @@ from sqlglot import exp
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
 from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, no_such
-from bicycle_runtime.tables.changing import Lifting, sort_rows
+from bicycle_runtime.tables.changing import NestedParts, sort_rows
 from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
@@ -45,8 +45,8 @@ from bicycle_runtime.tables.python_functions import with_functions
 from bicycle_runtime.tables.rejections import (
     check_select,
     check_union,
-    is_lifted,
-    lifted_parts,
+    is_nested,
+    nested_parts,
     reject_source,
 )
 from bicycle_runtime.tables.scope import (
@@ -270,7 +270,7 @@ class _QueryBinder:
         outer: NameScope | None = None,
     ) -> None:  # fmt: skip
         self._binder, self._query, self._named = binder, query, dict(named)
-        self._outer, self._lifting = outer, Lifting(self._bind_inner, self.at)
+        self._outer, self._nested = outer, NestedParts(self._bind_inner, self.at)
 
     def _bind_inner(self, node: exp.Expr, scope: NameScope) -> Plan:
         return _QueryBinder(self._binder, self._query, self._named, scope).bind(node)
@@ -353,7 +353,7 @@ class _QueryBinder:
         from_ = node.args.get("from_")
         if from_ is None:
             raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
-        node, lifted = _split_lifted(node)
+        node, nested = _split_nested(node)
         relation, where = self._relation(from_.this), node.args.get("where")
         scope, condition = NameScope([relation], self._outer), where and where.this
         for each in unnests:
@@ -367,15 +367,17 @@ class _QueryBinder:
             inputs = binder.inputs
         if condition is not None:
             relation.plan = self._filter(relation.plan, condition, scope)
-        for each in lifted:
+        for each in nested:
             self._check_where(each, NameScope())
-            read = self._lifting.lift(each, relation, scope)
+            read = self._nested.extract(each, relation, scope)
             relation.plan = self._filter(relation.plan, read, scope, each)
         has_aggregates = any(
-            is_aggregate(part) for item in node.expressions for part in item.walk(prune=is_lifted)
+            is_aggregate(part) for item in node.expressions for part in item.walk(prune=is_nested)
         )
         if node.args.get("group") or has_aggregates or node.args.get("having"):
-            plan, items = Grouping(node, scope, relation, self.at, lift=self._lifting.lift).bind()
+            plan, items = Grouping(
+                node, scope, relation, self.at, extract=self._nested.extract
+            ).bind()
         elif lateness_hint(node, self.at(node)) is not None:
             raise SqlProblem(self.at(node), "the hint needs a window in FROM, such as TUMBLE")
         else:
@@ -420,7 +422,7 @@ class _QueryBinder:
         return Relation(alias, plan, columns, window)
 
     def _check_where(self, node: exp.Expr, scope: NameScope) -> None:
-        for part in node.walk(prune=is_lifted):
+        for part in node.walk(prune=is_nested):
             if is_aggregate(part):
                 raise SqlProblem(self.at(part), "an aggregate is not possible in WHERE; use HAVING")
             is_pending = any(each.window is not None for each in scope.relations)
@@ -455,16 +457,16 @@ class _QueryBinder:
                 for each in scope.named(table, self.at(inner)):
                     yield from ((column.name, column.read()) for column in each.visible(table))
                 continue
-            inner = self._lifting.lift(inner, relation, scope)
+            inner = self._nested.extract(inner, relation, scope)
             value = compile_in(scope, inner, self._query.at)
             yield name_of(item, index, scope, self._query.at), value
 
 
-def _split_lifted(node: exp.Select) -> tuple[exp.Select, list[exp.Expr]]:
+def _split_nested(node: exp.Select) -> tuple[exp.Select, list[exp.Expr]]:
     """Split off the conditions of WHERE that contain queries."""
     where = node.args.get("where")
-    parts = [] if where is None or not lifted_parts(where) else split_and(where.this)
-    found = [part for part in parts if lifted_parts(exp.Paren(this=part.copy()))]
+    parts = [] if where is None or not nested_parts(where) else split_and(where.this)
+    found = [part for part in parts if nested_parts(exp.Paren(this=part.copy()))]
     if not found:
         return node, []
     plain = [part for part in parts if part not in found]

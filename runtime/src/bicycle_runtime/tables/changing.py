@@ -22,7 +22,7 @@ from bicycle_runtime.tables.plans import (
     require_rows,
     unique_field,
 )
-from bicycle_runtime.tables.rejections import CLAUSES, lifted_parts, lifted_problem
+from bicycle_runtime.tables.rejections import CLAUSES, nested_parts, nested_problem
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, field_node, sql_of
 from bicycle_sdk.expressions import Expression
 
@@ -34,7 +34,7 @@ _RANKS: Mapping[str, SqlType] = {
 _OF_ROWS = ("lag", "lead", "first_value", "last_value", "nth_value")
 
 
-class Lifting:
+class NestedParts:
     """Moves queries and OVER out of expressions.
 
     Args:
@@ -45,12 +45,12 @@ class Lifting:
     def __init__(self, bind: Callable[[exp.Expr, NameScope], Plan], at: _At) -> None:
         self._bind, self._at = bind, at
 
-    def lift(self, node: exp.Expr, relation: Relation, scope: NameScope) -> exp.Expr:
+    def extract(self, node: exp.Expr, relation: Relation, scope: NameScope) -> exp.Expr:
         """Return an expression that reads new columns of a relation instead."""
         root = exp.Paren(this=node.copy())
-        for part in lifted_parts(root):
+        for part in nested_parts(root):
             if relation.window is not None:
-                raise SqlProblem(self._at(part), lifted_problem(part))
+                raise SqlProblem(self._at(part), nested_problem(part))
             part.replace(self._column(part, relation, scope))
         found: exp.Expr = root.this
         return found
@@ -81,7 +81,7 @@ class Lifting:
         relation.plan = Changing(
             columns=(*plan.columns, column), time=plan.time, spans=plan.spans, operator=operator,
             inputs=tuple(inputs), parts=parts,
-            problem=SqlProblem(self._at(part), lifted_problem(part)),
+            problem=SqlProblem(self._at(part), nested_problem(part)),
         )  # fmt: skip
         # A query reads it by this alias only, so that no text has its name.
         alias = f"{name} of {id(relation.plan)}"

@@ -30,7 +30,7 @@ from bicycle_runtime.tables.plans import (
     unique_field,
 )
 from bicycle_runtime.tables.python_functions import UserFunction, called
-from bicycle_runtime.tables.rejections import lifted_parts, lifted_problem
+from bicycle_runtime.tables.rejections import nested_parts, nested_problem
 from bicycle_runtime.tables.scope import (
     NameScope,
     Relation,
@@ -89,15 +89,15 @@ class Grouping:
         scope: Its names.
         relation: The table that it reads.
         at: Returns the offset of a part of the query.
-        lift: Moves queries out of an expression over a plan.
+        extract: Moves queries out of an expression over a plan.
     """
 
     def __init__(
         self, node: exp.Select, scope: NameScope, relation: Relation,
-        at: Callable[[exp.Expr], int], *, lift: Callable[..., exp.Expr],
+        at: Callable[[exp.Expr], int], *, extract: Callable[..., exp.Expr],
     ) -> None:  # fmt: skip
         self._node, self._scope, self._relation, self._at = node, scope, relation, at
-        self._lift, self._queries = lift, list[exp.Expr]()
+        self._extract, self._queries = extract, list[exp.Expr]()
         self._default = at(node)
         self._keys: list[tuple[exp.Expr, PlanColumn, Expression]] = []
         self._aggregates: list[tuple[exp.Expr, PlanColumn, AggregateCall]] = []
@@ -112,7 +112,7 @@ class Grouping:
         condition = None if having is None else self._over_groups(having.this)
         plan = self._plan(self._at(group or self._node.expressions[0]), lateness_ms or 0)
         parts = [node for _, node in items] + ([] if condition is None else [condition])
-        plan, parts = self._lift_queries(plan, parts)
+        plan, parts = self._extract_queries(plan, parts)
         items = [(name, node) for (name, _), node in zip(items, parts, strict=False)]
         columns, condition = plan.columns, condition and parts[-1]
         if condition is not None and having is not None:
@@ -233,14 +233,14 @@ class Grouping:
     def _over_groups(self, node: exp.Expr) -> exp.Expr:
         """Return an expression over the aggregation; queries become markers."""
         root = exp.Paren(this=node.copy())
-        for part in lifted_parts(root):
+        for part in nested_parts(root):
             if isinstance(part, exp.Window):
-                raise SqlProblem(self._at(part), f"{lifted_problem(part)}, {_OVER_GROUPS}")
+                raise SqlProblem(self._at(part), f"{nested_problem(part)}, {_OVER_GROUPS}")
             part.replace(exp.Var(this=len(self._queries)))
             self._queries.append(part)
         return self._replace(with_fields(root.this, self._scope, self._default))
 
-    def _lift_queries(self, plan: Plan, nodes: list[exp.Expr]) -> tuple[Plan, list[exp.Expr]]:
+    def _extract_queries(self, plan: Plan, nodes: list[exp.Expr]) -> tuple[Plan, list[exp.Expr]]:
         """Return an aggregation with queries, and the expressions over it."""
         groups = Relation("", plan, plan.columns)
         scope, found = NameScope([groups]), []
@@ -248,8 +248,8 @@ class Grouping:
             root = exp.Paren(this=node)
             for marker in list(root.find_all(exp.Var)):
                 if isinstance(marker.this, int):
-                    lifted = self._lift(self._queries[marker.this], groups, scope)
-                    marker.replace(with_fields(lifted, scope, self._default))
+                    nested = self._extract(self._queries[marker.this], groups, scope)
+                    marker.replace(with_fields(nested, scope, self._default))
             found.append(root.this)
         return groups.plan, found or nodes
 

@@ -303,11 +303,11 @@ class _OneJoin:
         """Return the plan of a join with bounds of the event times."""
         (left, right), (low, high) = self._sides, self._found.span
         if not (self._found.keys or self._found.times):
-            return self._unbounded(_NO_KEYS)
+            return self._join_unbounded(_NO_KEYS)
         for side in self._sides:
             if side.plan.time is None and not side.plan.spans:
                 names = " and ".join(each.alias for each in side.relations)
-                return self._unbounded(
+                return self._join_unbounded(
                     f"a join of streams needs event times, which {names} does not have: "
                     "declare WATERMARK FOR in CREATE TABLE and select this column, or read the "
                     f"right side as a table: JOIN {right.relations[0].alias} FOR SYSTEM_TIME AS OF "
@@ -315,7 +315,7 @@ class _OneJoin:
                 )  # fmt: skip
         if low is None or high is None:
             missing = "bounds" if low is high else "lower bound" if low is None else "upper bound"
-            return self._unbounded(
+            return self._join_unbounded(
                 f"the join has no {missing} of event time, so it would keep all rows; "
                 f"add {self._example()} to ON, or window both sides",
             )  # fmt: skip
@@ -341,7 +341,7 @@ class _OneJoin:
             "interval", spans, bounds=(low, high), latest=frozenset(latest if is_known else ())
         )
 
-    def _unbounded(self, problem: str) -> JoinRows:
+    def _join_unbounded(self, problem: str) -> JoinRows:
         self._found.rest += self._found.bounds
         self._found.times = []
         return self._plan("unbounded", {}, problem=SqlProblem(self._at, problem))

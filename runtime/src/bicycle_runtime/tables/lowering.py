@@ -213,9 +213,9 @@ class Lowering:
         watermark = table.definition.watermark
         if watermark is None or plan.time is None:
             return rows
-        return self._timed(rows, plan, table.name, watermark.delay_ms)
+        return self._assign_time(rows, plan, table.name, watermark.delay_ms)
 
-    def _timed(self, rows: Any, plan: Plan, owner: str, delay_ms: int) -> Any:
+    def _assign_time(self, rows: Any, plan: Plan, owner: str, delay_ms: int) -> Any:
         column = next(each for each in plan.columns if each.field == plan.time)
         strategy: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(
             delay_ms
@@ -225,7 +225,7 @@ class Lowering:
 
     def _clock(self, plan: ClockRows, owner: str) -> Any:
         rows = self._stream(plan.input, owner).process_fn(WithClock(plan.columns[-1].field))
-        return self._timed(self._set(rows, owner, "clock", CLOCK), plan, owner, 0)
+        return self._assign_time(self._set(rows, owner, "clock", CLOCK), plan, owner, 0)
 
     # --- windows -----------------------------------------------------------------------------
 

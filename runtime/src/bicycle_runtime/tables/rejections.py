@@ -51,21 +51,21 @@ _PARTS: tuple[tuple[type[exp.Expr], str], ...] = (
 )
 
 
-def is_lifted(node: exp.Expr) -> bool:
+def is_nested(node: exp.Expr) -> bool:
     """Return whether a part of an expression is bound as a node of the plan."""
     is_query = isinstance(node, exp.Exists | exp.Subquery | exp.Window)
     return is_query or (isinstance(node, exp.In) and bool(node.args.get("query")))
 
 
-def lifted_parts(node: exp.Expr) -> list[exp.Expr]:
-    """Return the outermost parts of an expression, below its root, that are lifted."""
+def nested_parts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the outermost parts of an expression, below its root, that are nested."""
     found = []
     for part in node.iter_expressions():
-        found += [part] if is_lifted(part) else lifted_parts(part)
+        found += [part] if is_nested(part) else nested_parts(part)
     return found
 
 
-def lifted_problem(node: exp.Expr) -> str:
+def nested_problem(node: exp.Expr) -> str:
     """Return the reason why rows with such a part change later."""
     if isinstance(node, exp.In):
         return f"IN (SELECT …) is not supported: {_CHANGES}"
@@ -114,14 +114,14 @@ def check_expression_parts(
     Raises:
         SqlProblem: there is one.
     """
-    for part in node.walk(prune=is_lifted if is_bound else None):
-        if is_bound and is_lifted(part):
+    for part in node.walk(prune=is_nested if is_bound else None):
+        if is_bound and is_nested(part):
             continue
         for kind, text in _PARTS:
             if isinstance(part, kind):
                 raise SqlProblem(at(part), text)
-        if is_lifted(part):
-            raise SqlProblem(at(part), lifted_problem(part))
+        if is_nested(part):
+            raise SqlProblem(at(part), nested_problem(part))
 
 
 def check_join(node: exp.Expr, at: int) -> str:

@@ -55,10 +55,10 @@ class NameScope:
         around = [] if self.outer is None else map(_outer_column, self.outer.columns)
         return [*(column for each in self.relations for column in each.columns), *around]
 
-    def knows(self, node: exp.Column) -> bool:
+    def has_name(self, node: exp.Column) -> bool:
         """Return whether a name means a column, perhaps of the query around it."""
         alias, name = node.table.lower(), node.name.lower()
-        return (self.outer is not None and self.outer.knows(node)) or any(
+        return (self.outer is not None and self.outer.has_name(node)) or any(
             alias in ("", each.alias.lower())
             and any(name == column.name.lower() for column in each.visible(alias))
             for each in self.relations
@@ -89,8 +89,8 @@ class NameScope:
         at, name = offset_of(node, default), node.name
         own, outer = NameScope(self.relations), self.outer
         aliases = ("", *(each.alias.lower() for each in self.relations))
-        is_outer = outer and (node.table.lower() not in aliases or outer.knows(node))
-        if outer and is_outer and not own.knows(node):
+        is_outer = outer and (node.table.lower() not in aliases or outer.has_name(node))
+        if outer and is_outer and not own.has_name(node):
             return _outer_column(outer.resolve(node, default))
         named = self.named(node.table, at)
         columns = [column for each in named for column in each.visible(node.table)]
