@@ -257,8 +257,10 @@ class BuiltInFunction(_Opened):
     A function with ``process_each`` takes ``InputRecords`` in one call, and a function with
     ``fire_each``, whose ``on_timer`` sets no timers, many timers; each adds to the results one
     after the other, so that a failure is that of the record or timer behind the last result. Before
-    any of them fires, the function gets all timers of a round by ``complete_each``, and returns the
-    timers to fire; the others have no result. Its changes to state remain, even if calls fail.
+    any of them fires, the function gets all timers of a round by ``complete_each``, and returns key
+    and time of each result: of these timers, and of records that it holds until the end of the
+    epoch (``is_complete`` is then false). Its changes to state remain, even if calls fail. Only if
+    it ``fires_in_context``, the context shows the key and time of each.
     """
 
     stamps: ClassVar[bool] = False

@@ -5,7 +5,7 @@ import pytest
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.contexts import RuntimeContext
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.joins.rows import Rows
+from bicycle_sdk.joins.kept_rows import Rows
 from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.windows import session_windows, tumbling_windows
 from bicycle_sdk.windows.assigners import count_windows

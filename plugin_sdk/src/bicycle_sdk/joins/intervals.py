@@ -8,8 +8,9 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from bicycle_sdk.connected import InputRecords
-from bicycle_sdk.contexts import WATERMARK_MAX
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, Rows
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.joins.kept_rows import RowKey, Rows, merged
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
 from bicycle_sdk.state import MapStateDescriptor, Timer
 from bicycle_sdk.state.entries import MapEntries
 from bicycle_sdk.windows.panes import Window
@@ -75,7 +76,8 @@ class IntervalJoin(RowJoin):
         is_kept = last > watermark
         if not is_kept and not found and mine.seen is not None:
             pairs.append((time, value, None) if is_left else (time, None, value))
-        return self.results(pairs, self._store, (value, key, time), found, is_left, is_kept)
+        row_keys = [row_key for row_key, _ in found]
+        return self.results(pairs, self._store, (value, key, time), row_keys, is_left, is_kept)
 
     def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
         """Take rows of one side. None of them matches another, so they are kept at the end."""
@@ -85,13 +87,14 @@ class IntervalJoin(RowJoin):
         is_left, rest = records.ordinal == 0, slice(len(results), None)
         mine, other = self._sides[is_left], self._sides[not is_left]
         keys, times = records.keys[rest], (records.times or ())[rest]
-        found_of = _found_by_key(other.rows, keys, times, (mine.first, mine.last))
+        found_of = self._found_by_key(mine, other, keys, times)
         rows = zip(records.values[rest], map(found_of.__getitem__, keys), keys, times, strict=True)
         try:
             self._join_each(rows, results, ctx, is_left=is_left)
         finally:  # Also the results before a row whose function failed.
             for key, match in found_of.items():
                 self._note_matches(key, match, mine, other)
+            self.bound_arrived(len(times))
 
     def _join_each(
         self, rows: Iterable[tuple[Any, _Match, Any, int]], results: list[Any], ctx: Any,
@@ -110,20 +113,20 @@ class IntervalJoin(RowJoin):
                 window = Window(time + first, time + last + 1)
                 results.append(self.refuse_late(value, time, window, ctx))
                 continue
-            there, others, seen, kept = match
+            there, others, row_keys, seen, kept = match
             low = bisect_left(there, time + first)
             high = bisect_right(there, time + last, low)
             found: list[tuple[int, Any]] = []
             if low < high:
                 met = zip(there[low:high], others[low:high], strict=True)
                 if is_left:
-                    found = [(t if t > time else time, call(value, row)) for t, (_, row) in met]
+                    found = [(t if t > time else time, call(value, row)) for t, row in met]
                 else:
-                    found = [(t if t > time else time, call(row, value)) for t, (_, row) in met]
+                    found = [(t if t > time else time, call(row, value)) for t, row in met]
             elif mine.seen is not None and time + last <= watermark:
                 found = [(time, call(value, None) if is_left else call(None, value))]
             if found:
-                details = (value, key, time), others[low:high], is_left, time + last > watermark
+                details = (value, key, time), row_keys[low:high], is_left, time + last > watermark
                 if (later := self.awaited(found, self._store, *details)) is not None:
                     results.append(later)
                     continue
@@ -134,30 +137,36 @@ class IntervalJoin(RowJoin):
                 kept.append((time, value, low < high))
 
     def _note_matches(self, key: Any, match: _Match, mine: _Side, other: _Side) -> None:
-        """Store rows of a key, and note matched rows."""
+        """Note matched rows, and keep the rows of a key that later rows may match."""
         if other.seen is not None and match.seen:
-            _mark(other.seen, key, [match.others[index][0] for index in sorted(match.seen)])
+            _mark(other.seen, key, [match.row_keys[index] for index in sorted(match.seen)])
         if not match.kept:
             return
-        times = [time for time, _, _ in match.kept]
-        row_keys = mine.rows.add_all(key, times, [value for _, value, _ in match.kept])
-        if mine.seen is not None:
-            matched = [has_met for _, _, has_met in match.kept]
-            _mark(mine.seen, key, list(compress(row_keys, matched)))
-        # hot path: a timer takes longer than all else about a row.
-        self._wait_for(mine, key, [min(times)] if mine.seen is None else times)
+        times, rows, matched = map(list, zip(*match.kept, strict=True))
+        is_left = mine is self._sides[True]
+        if mine.seen is None:
+            known = self.arrived[is_left].setdefault(key, ([], []))
+            known[0].extend(times)
+            known[1].extend(rows)
+            return
+        row_keys = mine.rows.add_all(key, times, rows)
+        _mark(mine.seen, key, list(compress(row_keys, matched)))
+        self.wait_for(key, times, is_left=is_left)
 
-    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
+    def complete(self, timers: Sequence[Timer], due_ms: int) -> dict[tuple[Any, int], list[Pair]]:
         """Return the rows that never matched and can no more, and forget rows.
 
         If unmatched rows are emitted, each has a separate timer.
         """
         found: dict[tuple[Any, int], list[Pair]] = {}
-        last_by_key = {key: time_ms for _, time_ms, key in timers}
+        last_by_key, arrived = {key: time_ms for _, time_ms, key in timers}, self.take_arrived()
         for is_left in (True, False):
             side = self._sides[is_left]
             if side.seen is None:
-                self._forget(side, last_by_key)
+                last_ms = min(self._watermark() - side.last, WATERMARK_MAX - 1)
+                self._forget(last_by_key, last_ms, is_left=is_left)
+                for key, rows in arrived[is_left].items():
+                    self.store_from(key, rows, last_ms + 1, is_left=is_left, due_ms=due_ms)
                 continue
             for key, last_ms in last_by_key.items():
                 for time, row in _take_lone(side, key, last_ms - 1 - side.last):
@@ -167,36 +176,65 @@ class IntervalJoin(RowJoin):
         return found
 
     def _store(
-        self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],
+        self, row: tuple[Any, Any, int], found: list[RowKey],
         is_left: bool, is_kept: bool,  # details of a result, in a row
     ) -> None:  # fmt: skip
         """Store a row with key and time, and note matched rows."""
         value, key, time = row
         mine, other = self._sides[is_left], self._sides[not is_left]
-        if other.seen is not None and found:
-            _mark(other.seen, key, [row_key for row_key, _ in found])
+        if other.seen is not None:
+            _mark(other.seen, key, found)
         if not is_kept:
             return
         row_key, evicted = self.keep(mine.rows, value, key, time)
         if mine.seen is not None:
             _mark(mine.seen, key, [row_key] if found else [])
             _unmark(mine.seen, key, evicted)
-        self._wait_for(mine, key, [time])
+        self.wait_for(key, [time], is_left=is_left)
 
-    def _forget(self, side: _Side, keys: Iterable[Any]) -> None:
+    def _forget(self, keys: Iterable[Any], last_ms: int, *, is_left: bool) -> None:
         """Remove rows without further matches, and wait for the first remaining rows."""
-        last_ms = min(self._watermark() - side.last, WATERMARK_MAX - 1)
+        rows = self._sides[is_left].rows
         for key in keys:
-            side.rows.take(key, None, last_ms)
-            first_ms = side.rows.first_ms(key)
+            rows.take(key, None, last_ms)
+            first_ms = rows.first_ms(key)
             if first_ms is not None:
-                self._wait_for(side, key, [first_ms])
+                self.wait_for(key, [first_ms], is_left=is_left)
 
-    def _wait_for(self, side: _Side, key: Any, times: Iterable[int]) -> None:
-        """Set timers for times to remove, rounded up to multiples of a step."""
+    def wait_for(
+        self, key: Any, times: Iterable[int], *, is_left: bool, due_ms: int = WATERMARK_MIN
+    ) -> None:
+        """Set timers to remove rows, rounded up to multiples of a step."""
+        side = self._sides[is_left]
         behind, step = side.last + 1, side.step
-        for time_ms in {-(-(time + behind) // step) * step for time in times}:
-            self.timers.set(key, time_ms)
+        # hot path: a timer takes longer than all else about a row.
+        for time in times if side.seen is not None else [min(times)]:
+            time_ms = -(-(time + behind) // step) * step
+            if time_ms > due_ms:
+                self.timers.set(key, time_ms)
+
+    def _found_by_key(
+        self, mine: _Side, other: _Side, keys: Iterable[Any], times: Iterable[int]
+    ) -> dict[Any, _Match]:
+        """Return the rows of the other side that may match, by key.
+
+        Args:
+            mine: The side of the rows.
+            other: The other side.
+            keys: The key of each row.
+            times: The time of each row.
+        """
+        by_key: dict[Any, list[int]] = {}
+        for key, time in zip(keys, times, strict=True):
+            by_key.setdefault(key, []).append(time)
+        arrived = self.arrived[other is self._sides[True]]
+        found = {}
+        for key, its_times in by_key.items():
+            stored = other.rows.around(key, its_times, mine.first, mine.last)
+            there, others = merged(stored, arrived.get(key))
+            row_keys = there if other.seen is None else [row_key for row_key, _ in stored]
+            found[key] = _Match(there, others, row_keys, set(), [])
+        return found
 
 
 class _Side(NamedTuple):
@@ -217,35 +255,15 @@ class _Side(NamedTuple):
 class _Match(NamedTuple):
     """The matches of a key's rows on the other side, and the rows to keep.
 
-    Of the other side: times, rows with their row keys, and which of these have matched. ``kept``
-    has time and value of each row of this side, and whether it has matched.
+    Of the other side: times, rows, row keys if these are noted, and which of them have matched.
+    ``kept`` has time and value of each row of this side, and whether it has matched.
     """
 
     there: list[int]
-    others: list[tuple[RowKey, Any]]
+    others: list[Any]
+    row_keys: list[Any]
     seen: set[int]
     kept: list[tuple[int, Any, bool]]
-
-
-def _found_by_key(
-    other: Rows, keys: Iterable[Any], times: Iterable[int], span: tuple[int, int]
-) -> dict[Any, _Match]:
-    """Return the rows of the other side that may match, by key.
-
-    Args:
-        other: That side.
-        keys: The key of each row.
-        times: Its time.
-        span: How much later a row that it matches is, at least and at most.
-    """
-    by_key: dict[Any, list[int]] = {}
-    for key, time in zip(keys, times, strict=True):
-        by_key.setdefault(key, []).append(time)
-    found = {}
-    for key, its_times in by_key.items():
-        others = other.around(key, its_times, *span)
-        found[key] = _Match([row_key[0] for row_key, _ in others], others, set(), [])
-    return found
 
 
 def _mark(seen: MapEntries, key: Any, row_keys: list[RowKey]) -> None:

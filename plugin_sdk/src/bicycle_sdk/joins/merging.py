@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from bicycle_sdk.connected import BuiltInFunction
-from bicycle_sdk.joins.rows import Arrivals
+from bicycle_sdk.joins.kept_rows import Arrivals
 from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.windows.panes import LateRecord, Window
 

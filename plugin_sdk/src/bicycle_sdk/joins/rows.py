@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -16,23 +16,21 @@ from types import GeneratorType
 from typing import Any, ClassVar, Literal, TypedDict
 
 from bicycle_sdk.connected import BuiltInFunction, InputRecords
+from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject, as_callable, full_name
+from bicycle_sdk.joins.kept_rows import Arrived, RowKey, Rows, RowsOfKey, merged
 from bicycle_sdk.state import MapStateDescriptor
-from bicycle_sdk.state.entries import MISSING, MapEntries
 from bicycle_sdk.state.timers import Timer
 from bicycle_sdk.windows.panes import LateRecord, Window
 
 __all__ = [
     "EVICTED_ROWS",
-    "Arrivals",
     "How",
     "JoinBuffer",
     "JoinOptions",
     "Pair",
     "RowJoin",
-    "RowKey",
-    "Rows",
     "checked_function",
     "checked_how",
     "checked_limit",
@@ -40,11 +38,9 @@ __all__ = [
 ]
 
 How = Literal["inner", "left", "right", "full"]
-RowKey = tuple[int, int]  # event time, and which of the rows of that time
 Pair = tuple[int, Any, Any]  # event time of the result, left row, right row
 # The counter of rows that a join has forgotten since its buffer was full.
 EVICTED_ROWS = "evicted_rows"
-_FEW = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,125 +76,6 @@ class JoinBuffer(TypedDict, total=False):
     max_buffered: int | None
 
 
-class Arrivals:
-    """Numbers of arrivals in one slot, with one count of the present rows per epoch.
-
-    Many records may have one time; counting them at each record would take quadratic time. Places
-    with few records are counted each time, since remembering them would take more space than they
-    do.
-    """
-
-    def __init__(self) -> None:
-        self._next: dict[Any, int] = {}
-
-    def begin_epoch(self) -> None:
-        """Forget the last epoch, which may not have been sealed."""
-        self._next.clear()
-
-    def number(self, slot: Any, there: Iterable[int]) -> int:
-        """Return the number of an arrival, after all present ones.
-
-        Args:
-            slot: Its location.
-            there: The numbers of records already at the place, in order; read only if the next
-                number is not known. The first of them may have been evicted.
-        """
-        known = self._next.get(slot)
-        number = max(there, default=-1) + 1 if known is None else known
-        if number >= _FEW:
-            self._next[slot] = number + 1
-        return number
-
-
-class Rows:
-    """The rows of one side of a join, by key and event time.
-
-    Args:
-        entries: A map of each key from time and number to row.
-        max_buffered: How many rows of a key may be kept here; None is without a limit.
-    """
-
-    def __init__(self, entries: MapEntries, max_buffered: int | None = None) -> None:
-        self._entries = entries
-        self._max_buffered = max_buffered
-        self._row_keys: dict[
-            Any, list[RowKey]
-        ] = {}  # In order; of keys that got rows in this epoch.
-        self.arrivals = Arrivals()
-
-    def begin_epoch(self) -> None:
-        """Clear data of the last epoch, which may not have been sealed."""
-        self.arrivals.begin_epoch()
-        self._row_keys.clear()
-
-    def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
-        """Add a row of a key after rows of equal time, and return its row key."""
-        entries, row_key = self._entries, (time_ms, 0)
-        # hot path: without evictions, a time has a first row or no row.
-        if self._max_buffered is None and entries.add(key, row_key, row):
-            return row_key
-        there = (number for (_, number), _ in entries.scan(key, prefix=(time_ms,)))
-        row_key = (time_ms, self.arrivals.number((key, time_ms), there))
-        entries.put(key, row_key, row)
-        return row_key
-
-    def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> list[RowKey]:
-        """Add rows of a key on a side without a limit, and return their row keys."""
-        row_keys = [(time_ms, 0) for time_ms in times_ms]
-        for index in self._entries.add_all(key, row_keys, rows):
-            row_keys[index] = self.add(key, times_ms[index], rows[index])
-        return row_keys
-
-    def evict(self, key: Any, added: RowKey) -> list[RowKey]:
-        """Forget the rows of a key with the oldest times that are beyond the limit.
-
-        Called after each ``add``; the row that was added may be the oldest.
-        """
-        row_keys = self._row_keys.get(key)
-        if row_keys is None:
-            row_keys = self._row_keys[key] = [row_key for row_key, _ in self._entries.scan(key)]
-        else:
-            insort(row_keys, added)
-        surplus = row_keys[: max(len(row_keys) - (self._max_buffered or 0), 0)]
-        del row_keys[: len(surplus)]
-        for row_key in surplus:
-            self._entries.delete(key, row_key)
-        return surplus
-
-    def between(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Return the rows of a key from ``first_ms`` to ``last_ms``, inclusive, in order."""
-        start = MISSING if first_ms is None else (first_ms, 0)
-        return self._entries.between(key, start, (last_ms + 1, 0))
-
-    def around(
-        self, key: Any, times_ms: Iterable[int], first_ms: int, last_ms: int
-    ) -> list[tuple[RowKey, Any]]:
-        """Return the rows from ``first_ms`` to ``last_ms`` after any of some times.
-
-        Perhaps some between these, too, but not more than it takes to look for each time by itself.
-        """
-        ordered = sorted(times_ms)
-        begin = end = ordered[0]
-        found: list[tuple[RowKey, Any]] = []
-        for time_ms in ordered:
-            if time_ms - end > 2 * (last_ms - first_ms):
-                found += self.between(key, begin + first_ms, end + last_ms)
-                begin = time_ms
-            end = time_ms
-        return found + self.between(key, begin + first_ms, end + last_ms)
-
-    def first_ms(self, key: Any) -> int | None:
-        """Return the time of the first row of a key, or None."""
-        row_key = self._entries.first(key)
-        return None if row_key is MISSING else row_key[0]
-
-    def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Remove and return the rows from ``first_ms`` to ``last_ms``, inclusive."""
-        self._row_keys.clear()
-        start = MISSING if first_ms is None else (first_ms, 0)
-        return self._entries.take(key, start, (last_ms + 1, 0))
-
-
 class RowJoin(BuiltInFunction, ABC):
     """A join by event time: rows of both sides, a function of two rows, late rows.
 
@@ -210,6 +87,7 @@ class RowJoin(BuiltInFunction, ABC):
     needs_times: ClassVar[bool] = True
     timer_lead_ms: ClassVar[int] = 1
     method: ClassVar[str] = "join"
+    arrived_max: ClassVar[int] = 65_536  # More rows of an epoch are stored before it ends.
 
     def __init__(self, options: JoinOptions) -> None:
         self.options = options
@@ -221,12 +99,18 @@ class RowJoin(BuiltInFunction, ABC):
         self._fired: tuple[Any, list[Pair]] | None = None
         self._complete: dict[tuple[Any, int], Any] = {}
         self._plain_types: set[type] = set()
+        self.fires_in_context = hasattr(options.function, "open")
+        # Of the right side and of the left: rows that no state holds yet.
+        self.arrived: tuple[Arrived, Arrived] = ({}, {})
+        self._arrived_count = 0
 
     def begin_epoch(self) -> None:
         """Forget the timer that fired last: state is now as it was sealed."""
         super().begin_epoch()
         self._fired = None
         self._complete.clear()
+        self.arrived = ({}, {})
+        self._arrived_count = 0
         for side in (self.left, self.right):
             side.begin_epoch()
 
@@ -270,14 +154,14 @@ class RowJoin(BuiltInFunction, ABC):
         if self._fired is None or self._fired[0] != slot:
             complete = self._complete
             if slot not in complete:
-                complete = self.complete([Timer("event", timestamp_ms, slot[0])])
+                complete = self.complete([Timer("event", timestamp_ms, slot[0])], timestamp_ms)
             found = complete.pop(slot, None)
             self._fired = slot, [] if found is None else self.pairs_of(found, timestamp_ms)
         return self.results(self._fired[1])
 
     def wait_each(
         self, records: InputRecords, results: list[Any], ctx: Any, is_late: Callable[[int], bool]
-    ) -> dict[Any, list[int]]:
+    ) -> None:
         """Buffer rows on a side without a limit, if they cause no result at once.
 
         Args:
@@ -285,35 +169,64 @@ class RowJoin(BuiltInFunction, ABC):
             results: Gets a result for each.
             ctx: The context of the calls.
             is_late: Returns whether rows of a time may be late; they are taken one by one.
-
-        Returns:
-            The times of waiting rows, by key.
         """
-        kept: dict[Any, tuple[list[int], list[Any]]] = {}
         rest, is_left = slice(len(results), None), records.ordinal == 0
-        times = (records.times or ())[rest]
+        arrived, times = self.arrived[is_left], (records.times or ())[rest]
         for value, key, time in zip(records.values[rest], records.keys[rest], times, strict=True):
             if is_late(time):
                 results.append(self.take_row(value, key, time, ctx, is_left=is_left))
                 continue
             results.append(())
-            known = kept.get(key)
+            known = arrived.get(key)
             if known is None:
-                known = kept[key] = [], []
+                known = arrived[key] = [], []
             known[0].append(time)
             known[1].append(value)
-        side = self.left if is_left else self.right
-        for key, (its_times, rows) in kept.items():
-            side.add_all(key, its_times, rows)
-        return {key: its_times for key, (its_times, _) in kept.items()}
+        self.bound_arrived(len(times))
 
-    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Compute completed results, and return the timers that have any.
+    def bound_arrived(self, added: int) -> None:
+        """Count rows that arrived; store all of them if they are too many."""
+        self._arrived_count += added
+        if self._arrived_count > self.arrived_max:
+            for is_left, arrived in enumerate(self.take_arrived()):
+                for key, (times, rows) in arrived.items():
+                    self.store_all(key, times, rows, is_left=bool(is_left))
+
+    def take_arrived(self) -> tuple[Arrived, Arrived]:
+        """Return the rows of the right and the left side that arrived, and forget them."""
+        arrived, self.arrived, self._arrived_count = self.arrived, ({}, {}), 0
+        return arrived
+
+    def store_all(
+        self, key: Any, times: Sequence[int], rows: Sequence[Any],
+        *, is_left: bool, due_ms: int = WATERMARK_MIN,
+    ) -> None:  # fmt: skip
+        """Store rows of a key on a side without a limit, and set timers after ``due_ms``."""
+        (self.left if is_left else self.right).add_all(key, times, rows)
+        self.wait_for(key, times, is_left=is_left, due_ms=due_ms)
+
+    def store_from(
+        self, key: Any, arrived: RowsOfKey | None, first_ms: int,
+        *, is_left: bool, due_ms: int,
+    ) -> None:  # fmt: skip
+        """Store the rows of a key that arrived, from a time on."""
+        times, rows = merged((), arrived)
+        first = bisect_left(times, first_ms)
+        if first < len(times):
+            self.store_all(key, times[first:], rows[first:], is_left=is_left, due_ms=due_ms)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether no row arrived that ``complete_each`` has not seen."""
+        return not any(self.arrived)
+
+    def complete_each(self, timers: Sequence[Timer], due_ms: int) -> Iterable[tuple[Any, int]]:
+        """Compute completed results, and return the key and time of each.
 
         That is no part of an attempt: a failed attempt's changes to state are undone, but not this.
         """
-        complete = self._complete = self.complete(timers)
-        return [timer for timer in timers if (timer[2], timer[1]) in complete] if complete else []
+        self._complete = self.complete(timers, due_ms)
+        return list(self._complete)
 
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
         """Fire timers in turn, given by key and time, like ``on_timer``."""
@@ -346,12 +259,17 @@ class RowJoin(BuiltInFunction, ABC):
         """
 
     @abstractmethod
-    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], Any]:
-        """Return results completed by timers, by key and time, and remove their rows.
+    def complete(self, timers: Sequence[Timer], due_ms: int) -> dict[tuple[Any, int], Any]:
+        """Return the results that timers complete, by key and time, and remove their rows.
 
-        Of a timer by which nothing is complete there is no entry; of others ``pairs_of`` makes the
-        pairs.
+        A row that arrived in this epoch counts as a row with timers; it is stored if a later
+        epoch needs it. ``timers`` holds all timers up to ``due_ms``, or one timer of that time. A
+        key and time without a result has no entry; ``pairs_of`` returns the pairs of an entry.
         """
+
+    @abstractmethod
+    def wait_for(self, key: Any, times: Iterable[int], *, is_left: bool, due_ms: int) -> None:
+        """Set the timers after ``due_ms`` of rows with these times."""
 
     def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:  # noqa: ARG002  # for subclasses
         """Return the pairs of a result of ``complete`` for a timer of this time."""

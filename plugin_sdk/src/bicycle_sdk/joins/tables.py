@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import GenericAlias
 from typing import Any, ClassVar
 
 from bicycle_sdk.connected import InputRecords
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, times_by_key
+from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.joins.kept_rows import merged
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
 from bicycle_sdk.state import Timer, ValueStateDescriptor
 from bicycle_sdk.windows.panes import Window
 
@@ -51,65 +53,57 @@ class AsOfJoin(RowJoin):
         if self.options.max_buffered is not None:
             super().process_each(records, results, ctx)
             return
-        is_late = ctx.current_watermark().__ge__
-        for key, times in self.wait_each(records, results, ctx, is_late).items():
-            for time in dict.fromkeys(times):
-                self._wait_for(key, time, is_left=records.ordinal == 0)
+        self.wait_each(records, results, ctx, ctx.current_watermark().__ge__)
 
-    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
+    def complete(self, timers: Sequence[Timer], due_ms: int) -> dict[tuple[Any, int], list[Pair]]:
         """Return the left rows that the watermark has passed, each with its match."""
         found: dict[tuple[Any, int], list[Pair]] = {}
-        for key, times in times_by_key(timers).items():
-            known = self.right.between(key, None, times[-1] - 1)
-            known_times = [time for (time, _), _ in known]
-            for time, rows in self._waiting(key, times[-1] - 1).items():
-                newest = bisect_right(known_times, time) - 1
-                is_known = newest >= 0 and self._is_near(known_times[newest], time)
-                pairs = self._pairs(time, rows, [known[newest][1]] if is_known else [])
-                if pairs:
-                    found[key, time + 1] = pairs
-            self._forget(key, known, times[-1] - 1)
+        certain, keeps_left = due_ms - 1, self.options.keeps_left
+        rights, lefts = self.take_arrived()
+        for key in dict.fromkeys(timer[2] for timer in timers) | lefts | rights:
+            stored, arrived = self.right.between(key, None, certain), rights.get(key)
+            times, rows = merged(stored, arrived)
+            waiting = merged(self.left.take(key, None, certain), lefts.get(key))
+            due = bisect_right(waiting[0], certain)
+            # hot path: each left row of a key once, in order.
+            for time, row in zip(waiting[0][:due], waiting[1], strict=False):
+                newest = bisect_right(times, time) - 1
+                is_match = newest >= 0 and self._is_match(times[newest], rows[newest], time)
+                if is_match or keeps_left:
+                    pair = (time, row, rows[newest] if is_match else None)
+                    known = found.setdefault((key, time + 1), [pair])
+                    if known[0] is not pair:
+                        known.append(pair)
+            if due < len(waiting[0]):
+                rest = slice(due, None)
+                self.store_all(key, waiting[0][rest], waiting[1][rest], is_left=True, due_ms=due_ms)
+            newest = bisect_right(times, certain) - 1
+            first = WATERMARK_MIN if newest < 0 else times[newest]
+            if self._tolerance is not None:
+                first = max(first, certain - self._tolerance)
+            if stored and stored[0][0][0] < first:
+                self.right.take(key, None, first - 1)
+            self.store_from(key, arrived, first, is_left=False, due_ms=due_ms)
         return found
 
-    def _waiting(self, key: Any, last_ms: int) -> dict[int, list[Any]]:
-        """Take the left rows up to a time, by their times."""
-        found: dict[int, list[Any]] = {}
-        for (time, _), row in self.left.take(key, None, last_ms):
-            found.setdefault(time, []).append(row)
-        return found
-
-    def _pairs(self, time: int, waiting: list[Any], known: list[Any]) -> list[Pair]:
-        """Return the pairs of the left rows of a time, with the last of the right ones."""
-        if not waiting:
-            return []
-        is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1]))
-        if not is_match and not self.options.keeps_left:
-            return []
-        match = known[-1] if is_match else None
-        return [(time, row, match) for row in waiting]
-
-    def _is_near(self, known_ms: int, time_ms: int) -> bool:
-        """Return whether a right row is new enough for a left one."""
-        return self._tolerance is None or known_ms >= time_ms - self._tolerance
-
-    def _forget(self, key: Any, known: list[tuple[RowKey, Any]], certain: int) -> None:
-        """Remove right rows that no left row after a time can match."""
-        if not known:
-            return
-        first = known[-1][0][0]
-        if self._tolerance is not None:
-            first = max(first, certain - self._tolerance)
-        if known[0][0][0] < first:
-            self.right.take(key, None, first - 1)
+    def _is_match(self, known_ms: int, known: Any, time_ms: int) -> bool:
+        """Return whether the newest right row matches a left row of a time."""
+        if self._tolerance is not None and known_ms < time_ms - self._tolerance:
+            return False
+        return self._is_deleted is None or not self._is_deleted(known)
 
     def _store(self, value: Any, key: Any, time: int, is_left: bool) -> None:  # in a row
         self.keep(self.left if is_left else self.right, value, key, time)
-        self._wait_for(key, time, is_left=is_left)
+        self.wait_for(key, [time], is_left=is_left, due_ms=WATERMARK_MIN)
 
-    def _wait_for(self, key: Any, time: int, *, is_left: bool) -> None:
-        self.timers.set(key, time + 1)
-        if not is_left and self._tolerance is not None:
-            self.timers.set(key, time + self._tolerance + 2)
+    def wait_for(self, key: Any, times: Iterable[int], *, is_left: bool, due_ms: int) -> None:
+        """Set timers at which left rows are complete and right rows are forgotten."""
+        tolerance = None if is_left else self._tolerance
+        for time in dict.fromkeys(times):
+            if time >= due_ms:
+                self.timers.set(key, time + 1)
+            if tolerance is not None and time + tolerance + 2 > due_ms:
+                self.timers.set(key, time + tolerance + 2)
 
 
 class TableJoin(RowJoin):
@@ -153,9 +147,12 @@ class TableJoin(RowJoin):
         found = self.results(pairs)
         return _values_later(found) if self.awaits else [result for _, result in found]
 
-    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:  # noqa: ARG002  # it sets none
+    def complete(self, timers: Sequence[Timer], due_ms: int) -> dict[tuple[Any, int], list[Pair]]:  # noqa: ARG002  # it sets none
         """Return an empty dict: no row is buffered."""
         return {}
+
+    def wait_for(self, key: Any, times: Iterable[int], *, is_left: bool, due_ms: int) -> None:
+        """Set no timer."""
 
 
 async def _values_later(found: Any) -> list[Any]:

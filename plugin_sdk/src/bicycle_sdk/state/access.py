@@ -208,7 +208,8 @@ class StateAccess(ABC):
             StateDefinitionError: the state was declared otherwise before.
         """
         if isinstance(name, ValueStateDescriptor):
-            return cast("ValueState[Any]", self._by_descriptor(name))
+            handle: ValueState[Any] = self._by_descriptor(name)
+            return handle
         return cast(
             "ValueState[Any]",
             self._by_name(ValueStateDescriptor, name, type, default, ttl),
@@ -225,7 +226,8 @@ class StateAccess(ABC):
     ) -> ListState[Any]:
         """Return the list state of this name per key; ``type`` is the element type."""
         if isinstance(name, ListStateDescriptor):
-            return cast("ListState[Any]", self._by_descriptor(name))
+            handle: ListState[Any] = self._by_descriptor(name)
+            return handle
         return cast("ListState[Any]", self._by_name(ListStateDescriptor, name, type, ttl))
 
     @overload
@@ -283,7 +285,8 @@ class StateAccess(ABC):
     ) -> MapState[Any, Any]:
         """Return the state of this name that holds a map per key."""
         if isinstance(name, MapStateDescriptor):
-            return cast("MapState[Any, Any]", self._by_descriptor(name))
+            handle: MapState[Any, Any] = self._by_descriptor(name)
+            return handle
         return cast(
             "MapState[Any, Any]",
             self._by_name(MapStateDescriptor, name, key_type, value_type, ttl),
@@ -308,7 +311,8 @@ class StateAccess(ABC):
     ) -> ReducingState[Any]:
         """Return the state of this name that combines added values: ``reduce(old, new)``."""
         if isinstance(name, ReducingStateDescriptor):
-            return cast("ReducingState[Any]", self._by_descriptor(name))
+            handle: ReducingState[Any] = self._by_descriptor(name)
+            return handle
         return cast(
             "ReducingState[Any]",
             self._by_name(ReducingStateDescriptor, name, type, reduce, ttl),
@@ -338,7 +342,8 @@ class StateAccess(ABC):
             ttl: How long an accumulator lives; None is forever.
         """
         if isinstance(name, AggregatingStateDescriptor):
-            return cast("AggregatingState[Any, Any]", self._by_descriptor(name))
+            handle: AggregatingState[Any, Any] = self._by_descriptor(name)
+            return handle
         return cast(
             "AggregatingState[Any, Any]",
             self._by_name(AggregatingStateDescriptor, name, aggregate, type, ttl),
@@ -361,6 +366,7 @@ class StateAccess(ABC):
         return known[1]
 
     def _by_descriptor(self, descriptor: StateDescriptor) -> Any:
+        # hot path: functions may ask for each record; callers annotate, since a cast is a call.
         known = self._handles.get(descriptor)
         if known is None:
             handle = make_handle(descriptor, self.state_entries(descriptor), self)

@@ -144,6 +144,15 @@ class TimerQueue:
                     found.append(new(Timer, (domain, due_ms, key)))
         return found
 
+    def in_order(self, entry_keys: Iterable[tuple[Any, int]]) -> list[Timer]:
+        """Return timers of this domain, given by key and time, in the order of the queue."""
+        found = list(entry_keys)
+        keys = sorted(dict.fromkeys(key for key, _ in found), key=self._order)
+        rank = {key: number for number, key in enumerate(keys)}
+        domain, new = self.domain, tuple.__new__
+        ordered = sorted([(time_ms, rank[key], key) for key, time_ms in found])
+        return [new(Timer, (domain, time_ms, key)) for time_ms, _, key in ordered]
+
     def due_run(self, time_ms: int) -> list[Timer]:
         """Return timers that are due at a time, in order; each waits until ``is_taken``.
 

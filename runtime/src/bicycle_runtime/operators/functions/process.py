@@ -372,13 +372,14 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
             due_ms: Timers of event time up to here are due.
             follows_time: The watermark that ``on_timer`` sees is the time of the timer.
         """
-        timers = self.context.timers
-        if self._on_timer is None or not timers.is_due(due_ms, advance.now_ms):
+        timers, fires_each = self.context.timers, self.fires_each
+        is_complete = fires_each is None or fires_each.is_complete
+        if self._on_timer is None or (is_complete and not timers.is_due(due_ms, advance.now_ms)):
             return Batch([], ExchangeLineage(None))
         return TimerRound(
             self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
             advance=advance, due_ms=due_ms, follows_time=follows_time,
-        ).fire(self.fires_each, one_by_one=self.fires_one_by_one)  # fmt: skip
+        ).fire(fires_each, one_by_one=self.fires_one_by_one)  # fmt: skip
 
     def next_event_ms(self) -> int | None:
         time_ms = self.context.timers.event.next_time_ms()

@@ -11,6 +11,8 @@ import inspect
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bicycle_runtime.base.user_code import users_error
@@ -29,14 +31,21 @@ if TYPE_CHECKING:
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
 _LISTS = frozenset({list, tuple})
+_ENTRY_KEY = itemgetter(2, 1)
 _UNCOUNTED_PART = 10  # Timers are counted by key only after this part of them has fired.
 
 
 class FiresEach(Protocol):
     """A function that handles many timers in one call, as in ``BuiltInFunction``."""
 
-    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Prepare for timers, and return the timers to fire, in the same order."""
+    fires_in_context: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether no record waits for ``complete_each``."""
+
+    def complete_each(self, timers: Sequence[Timer], due_ms: int) -> Iterable[tuple[Any, int]]:
+        """Take timers up to a time; return the key and time of each result."""
 
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
         """Fire timers, given by key and time."""
@@ -91,9 +100,10 @@ class TimerRound:
         """
         self._context.follow(())
         if fires_each is not None:
-            due = self._context.timers.event.take_due(self._due_ms)
-            timers = fires_each.complete_each(due)
-            self._policy.total += len(due) - len(timers)
+            queue = self._context.timers.event
+            due = queue.take_due(self._due_ms)
+            timers = queue.in_order(fires_each.complete_each(due, self._due_ms))
+            self._policy.total += max(len(due) - len(timers), 0)
             if one_by_one:
                 self._ready.extend(timers)
             else:
@@ -116,9 +126,10 @@ class TimerRound:
     def _fire_all(self, fires_each: FiresEach, timers: Sequence[Timer]) -> None:
         """Fire event-time timers in one call; the call sets no timer."""
         results: list[Any] = []
-        calls = map(self._turned_to, timers)
+        calls = map(self._turned_to if fires_each.fires_in_context else _ENTRY_KEY, timers)
 
         def again(index: int) -> Callable[[], Any]:
+            self._turn_to(timers[index])
             return partial(self._call, timers[index])
 
         async def settle(error: BaseException, index: int, call: Callable[[], Any]) -> Any:
@@ -127,6 +138,11 @@ class TimerRound:
         self._policy.total += len(timers)
         try:
             go_through(partial(fires_each.fire_each, calls, results), results, settle, again)
+            if _LISTS.issuperset(map(type, results)):
+                self._values += chain.from_iterable(results)
+                for (_, time_ms, _), result in zip(timers, results, strict=True):
+                    self._times += [time_ms] * len(result)
+                return
             for timer, result in zip(timers, results, strict=True):
                 if type(result) not in _LISTS and inspect.isawaitable(result):
                     self._turn_to(timer)

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -48,7 +48,6 @@ from bicycle_runtime.operators.spec import (
 )
 from bicycle_runtime.operators.tasks.asking import ON_COLUMNS, Level, ask_operator
 from bicycle_runtime.operators.tasks.chain import Chain
-from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.record_copies import (
     Copy,
     copied_edges,
@@ -391,3 +390,28 @@ class _Builder:
     def _payload(self, payload_id: str | None) -> Any:
         assert payload_id is not None
         return cloudpickle.loads(self._image.payloads[payload_id])
+
+
+def close_all(closers: Iterable[Callable[[], object]]) -> None:
+    """Call all, then raise the first failure, with the others in its notes.
+
+    Example:
+        >>> try:
+        ...     close_all([lambda: 1 / 0, lambda: int("x")])
+        ... except ZeroDivisionError as error:
+        ...     error.__notes__
+        ["then ValueError: invalid literal for int() with base 10: 'x'"]
+    """
+    first: Exception | None = None
+    for close in closers:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - it is raised below, behind the other calls.
+            if first is None:
+                first = error
+                continue
+            first.add_note(f"then {type(error).__name__}: {error}")
+            for note in getattr(error, "__notes__", ()):
+                first.add_note(note)
+    if first is not None:
+        raise first

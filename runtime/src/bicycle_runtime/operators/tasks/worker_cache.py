@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.program import Program, build_program
+from bicycle_runtime.operators.tasks.program import Program, build_program, close_all
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.task import run_task
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, report_block

@@ -14,9 +14,8 @@ from bicycle_runtime.operators.preaggregation.accumulators import (
     SessionAccumulators,
     WindowAccumulators,
 )
-from bicycle_runtime.operators.preaggregation.batch_rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows, session_ends
 from bicycle_runtime.operators.preaggregation.gathering import GatheredContents
-from bicycle_runtime.operators.preaggregation.intervals import session_ends
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Partials

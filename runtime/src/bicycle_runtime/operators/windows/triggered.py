@@ -17,8 +17,7 @@ from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.preaggregation.batch_rows import Rows, rows_of
-from bicycle_runtime.operators.preaggregation.intervals import session_ends
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows, rows_of, session_ends
 from bicycle_runtime.operators.user_calls.policy import DROPPED, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import run
 from bicycle_runtime.operators.windows.base import WindowOperator
