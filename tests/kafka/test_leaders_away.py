@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
+from bicycle_runtime.connectors.kafka.cluster import Brokers, ClusterSilentError
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
@@ -86,7 +86,7 @@ def test_a_marker_is_read_as_soon_as_its_partition_has_a_leader_again(settings):
 def test_ends_are_known_as_soon_as_the_partition_has_a_leader_again(settings):
     properties = checked_properties({}, vertex="in", reserved={})
     fixed = {**settings, "group.id": "g"}
-    cluster = Cluster(properties, fixed, on_reported=lambda _error: None)
+    cluster = Brokers(properties, fixed, on_reported=lambda _error: None)
 
     try:
         until(lambda: end_in(cluster) == 1, "the end", patience_s=HEALED_S)

@@ -214,6 +214,9 @@ def _other_names(node: ast.AST) -> Iterator[ast.expr]:
             not _is_table(value)
         ):
             yield field
+        # A field of a returned result.
+        case ast.Return(value=ast.Dict(keys=fields)):
+            yield from (field for field in fields if field is not None)
         # A group of commands, or a command of a group.
         case ast.Call(func=ast.Name(id="command_group"), args=[word, *_]):
             yield word

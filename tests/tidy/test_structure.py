@@ -32,7 +32,7 @@ KIND_FILES_MAX = 5
 OPERATION_FILES_MAX = 2  # Its row, and the table.
 SINK_FILES_MAX = 4  # Its own, our hooks, its options, their export.
 SINK_METHODS = {"socket": 5}  # A stream has a method for it, too.
-LINES_MAX = 136_386  # Without SQL. The aim is 122,210.
+LINES_MAX = 136_379  # Without SQL. The aim is 122,210.
 # For SQL, its views that change, and queries on sealed state. The aim is 9,000.
 SQL_LINES_MAX = 10_798
 # Ends of every graph, and the steps that work on columns, too.
@@ -92,8 +92,6 @@ STAND_ALONE = frozenset(
         "webui.pages.state",
     }
 )
-# Clients that connectors and the toolkit both have.
-NAMED_TWICE = frozenset({"Cluster", "Marker"})
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +156,7 @@ def test_an_operation_is_named_in_few_files():
         'kind = "cancel" if request.force else kind',
         'texts = {"cancel": "Cancel", "other": "Other"}',
         'row = KINDS["cancel"]',
+        'def text_of(kind): return {"cancel": "Cancel", "other": "Other"}[kind]',
         'row = operations.JOB_OPERATIONS.get("cancel")',
         'ask("cancel", job)',
         '@command("cancel", "bicycle cancel JOB")\ndef cancel(): pass',
@@ -176,6 +175,7 @@ def test_a_special_case_of_an_operation_is_found(text):
     [
         'url = result["savepoint"]["url"]',
         'saved = (operation.result or {}).get("savepoint")',
+        'def run(): return {**fields, "savepoint": saved}',
         'savepoint_command = command_group("savepoint", "Create savepoints.")',
         '@command("stop", "bicycle dev kafka stop", group=kafka_command)\ndef stop(): pass',
         'raise OptionError(group="savepoint", name="name")',
@@ -196,11 +196,8 @@ def test_no_template_depends_on_the_name_of_an_operation():
     assert [path.name for path in folder.rglob("*.html") if asks.search(path.read_text())] == []
 
 
-def test_no_more_classes_have_the_name_of_a_class_in_another_room():
-    found = classes_named_twice()
-    assert found.keys() - NAMED_TWICE == set(), {
-        name: found[name] for name in found.keys() - NAMED_TWICE
-    }
+def test_no_class_has_the_name_of_a_class_in_another_room():
+    assert classes_named_twice() == {}
 
 
 def test_a_module_that_is_no_interface_does_not_list_its_public_names_again():

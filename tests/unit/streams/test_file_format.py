@@ -12,7 +12,7 @@ from bicycle_streams import StreamConnectError, StreamKey, connect
 from bicycle_streams.file.format import (
     Beacon,
     FileHeader,
-    Marker,
+    StreamMarker,
     checksum,
     encode_beacon,
     marker_count_max,
@@ -164,7 +164,10 @@ def test_beacons_name_streams_in_turns_when_they_have_no_room_for_all(tmp_path):
 
 
 def test_a_beacon_survives_its_bytes():
-    markers = (Marker(StreamKey("a"), 1, 2, 3, 4), Marker(StreamKey("b" * 249), 2**64 - 1, 0, 0, 0))
+    markers = (
+        StreamMarker(StreamKey("a"), 1, 2, 3, 4),
+        StreamMarker(StreamKey("b" * 249), 2**64 - 1, 0, 0, 0),
+    )
 
     data = encode_beacon(9, markers)
 

@@ -73,7 +73,7 @@ class FileHeader:
         return cls(data[4 : 4 + size].decode(), created_ms, interval)
 
 
-class Marker(NamedTuple):
+class StreamMarker(NamedTuple):
     """The progress of a stream at a beacon, including a message split by it."""
 
     key: StreamKey
@@ -87,7 +87,7 @@ class Beacon(NamedTuple):
     """The content at a multiple of the interval."""
 
     remaining: int
-    markers: tuple[Marker, ...]
+    markers: tuple[StreamMarker, ...]
     size: int
 
 
@@ -96,7 +96,7 @@ def marker_count_max(interval: int) -> int:
     return min(255, (interval - EMPTY_BEACON_SIZE) // _MARKER_SIZE_MAX) // 2
 
 
-def encode_beacon(remaining: int, markers: Iterable[Marker]) -> bytes:
+def encode_beacon(remaining: int, markers: Iterable[StreamMarker]) -> bytes:
     """Return a beacon as bytes."""
     items = [
         stream_prefix(m.key, m.shard_id)
@@ -127,7 +127,7 @@ def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
             return None
         shard_id, sequence, timestamp_ms, running = _MARKER_TAIL.unpack_from(data, tail)
         key = _key(data[position + 1 : tail])
-        markers.append(Marker(key, shard_id, sequence, timestamp_ms, running))
+        markers.append(StreamMarker(key, shard_id, sequence, timestamp_ms, running))
         position = tail + _MARKER_TAIL.size
     if len(data) <= position:
         return None

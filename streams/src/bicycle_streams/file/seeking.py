@@ -16,7 +16,7 @@ from bicycle_streams.file.format import (
     HEADER_SIZE,
     RUNNING_START,
     Beacon,
-    Marker,
+    StreamMarker,
     checksum,
     is_end,
     marker_count_max,
@@ -167,7 +167,7 @@ def _beacon_before(view: FileView, stream: Stream, is_before: IsBefore) -> int:
     return survey(view.beacon_count, ask)[0]
 
 
-def marker_of(beacon: Beacon, stream: Stream) -> Marker | None:
+def marker_of(beacon: Beacon, stream: Stream) -> StreamMarker | None:
     """Return a beacon's marker of a stream, or None."""
     return next((m for m in beacon.markers if (m.key, m.shard_id) == stream), None)
 

@@ -29,7 +29,7 @@ from bicycle_streams.file.format import (
     MESSAGE_OVERHEAD,
     RUNNING_START,
     TAIL,
-    Marker,
+    StreamMarker,
     checksum,
     encode_beacon,
     marker_count_max,
@@ -55,12 +55,12 @@ class _Stream:
         self.prefix = stream_prefix(key, shard_id)
         self.checksums = bytearray()
 
-    def marker(self) -> Marker:
+    def marker(self) -> StreamMarker:
         last = self.last
         if self.checksums:
             last.running = checksum(bytes(self.checksums), last.running)
             self.checksums.clear()
-        return Marker(self.key, self.shard_id, last.sequence, last.timestamp_ms, last.running)
+        return StreamMarker(self.key, self.shard_id, last.sequence, last.timestamp_ms, last.running)
 
 
 class FileWriter:
@@ -271,7 +271,7 @@ class FileWriter:
             self._pending_bytes += len(data)
             self._room -= len(data)
 
-    def _markers(self) -> list[Marker]:
+    def _markers(self) -> list[StreamMarker]:
         """Return the markers of the next beacon: all streams, or some of them in turns."""
         streams = [self._streams[name] for name in sorted(self._streams)]
         count = min(len(streams), marker_count_max(self._interval))

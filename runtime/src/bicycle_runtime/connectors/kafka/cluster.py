@@ -63,7 +63,7 @@ class OffsetQuery:
         cluster: Makes errors of ours.
     """
 
-    def __init__(self, future: Future[list[TopicPartition]], cluster: Cluster) -> None:
+    def __init__(self, future: Future[list[TopicPartition]], cluster: Brokers) -> None:
         self._future = future
         self._cluster = cluster
         self._asked_s = self._done_s = cluster.now_s()
@@ -137,7 +137,7 @@ class IdentityQuery:
         return found
 
 
-class Cluster:
+class Brokers:
     """The brokers, as the driver of a source sees them. Connects when it is made.
 
     Args:

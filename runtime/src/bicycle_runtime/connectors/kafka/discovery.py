@@ -19,7 +19,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, IdentityQuery
+from bicycle_runtime.connectors.kafka.cluster import Brokers, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
@@ -56,7 +56,7 @@ class Discovery:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Brokers,
         progress: Progress,
         options: KafkaSourceOptions,
         *,

@@ -23,7 +23,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
+from bicycle_runtime.connectors.kafka.cluster import Brokers, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.connectors.kafka.listening import Listener
@@ -102,13 +102,13 @@ class GroupReporter:
         with self._lock:
             self._waiting.update(offsets)
 
-    def send_due(self, cluster: Cluster) -> None:
+    def send_due(self, cluster: Brokers) -> None:
         """Send the waiting report, unless the last one was recent or is in progress."""
         cluster.serve()
         if self._clock.monotonic() - self._sent_s >= _INTERVAL_S:
             self._send(cluster)
 
-    def send_last(self, cluster: Cluster) -> None:
+    def send_last(self, cluster: Brokers) -> None:
         """Send the waiting report, and wait a moment, unless the last one failed."""
         deadline_s = self._clock.monotonic() + _LAST_WAIT_S
         while not self._has_failed and (self._is_under_way or self._waiting):
@@ -133,7 +133,7 @@ class GroupReporter:
             )
         self._has_failed = error is not None
 
-    def _send(self, cluster: Cluster) -> None:
+    def _send(self, cluster: Brokers) -> None:
         if self._is_under_way:
             return
         with self._lock:
@@ -214,7 +214,7 @@ class KafkaSource(
             vertex=spec.vertex_id,
             user=self._properties.plain.get("sasl.username"),
         )
-        self._cluster: Cluster | None = None
+        self._cluster: Brokers | None = None
         self._listener: Listener | None = None
         self._query: OffsetQuery | None = None
         self._asked_s = 0.0
@@ -251,7 +251,7 @@ class KafkaSource(
             limit_ms=self._options.transaction_wait_ms,
             vertex=self.spec.vertex_id,
         )
-        self._cluster = Cluster(
+        self._cluster = Brokers(
             self._properties, self._fixed, on_reported=self._reporter.note_result
         )
         if services.wake is not None and not self._options.bounded:
@@ -398,7 +398,7 @@ class KafkaSource(
         unknown = progress.positions.keys() - self._answered
         return frozenset(shard for shard in unknown if not progress.is_finished_at(shard))
 
-    def _take_ends(self, cluster: Cluster) -> bool:
+    def _take_ends(self, cluster: Brokers) -> bool:
         """Take answers to the question for ends; return whether there was one.
 
         The answer to a question of before the last epoch is taken, and the question is asked again.

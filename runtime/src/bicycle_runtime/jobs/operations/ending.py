@@ -59,7 +59,7 @@ def _stop(call: OperationCall, options: StopOptions) -> Result:
     if not options.savepoint:
         return _result_of(status)
     saved = take_last_savepoint(call, options)
-    return dict(_result_of(suspend_stopped(call.home, call.job)), savepoint=saved)
+    return {**_result_of(suspend_stopped(call.home, call.job)), "savepoint": saved}
 
 
 def _settle_stop(call: OperationCall, options: StopOptions) -> StopOptions:

@@ -150,10 +150,10 @@ def upgrade_job(
         raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
     if note is None and _runs(home, job, wanted):
         status = job_status(home, job)
-        return dict(
-            changes=None, plugin_version=status.plugin_version, epoch=status.epoch,
-            savepoint=None, gap_ms=None, strategy=options.strategy,
-        )  # fmt: skip
+        return {
+            "changes": None, "plugin_version": status.plugin_version, "epoch": status.epoch,
+            "savepoint": None, "gap_ms": None, "strategy": options.strategy,
+        }  # fmt: skip
     if note is None:
         # 1. Plan: compare the version with the last epoch; a version that does not fit changes
         # nothing.
@@ -215,10 +215,11 @@ class _Upgrade:
         if note.step is UpgradeStep.BACK:
             self._go_back()
         self._forget()
-        return dict(
-            changes=note.plan["changes"], plugin_version=note.plan["plugin_version"],
-            epoch=note.epoch, savepoint=note.savepoint, gap_ms=note.gap_ms, strategy=note.strategy,
-        )  # fmt: skip
+        return {
+            **{name: note.plan[name] for name in ("changes", "plugin_version")},
+            "epoch": note.epoch, "savepoint": note.savepoint,
+            "gap_ms": note.gap_ms, "strategy": note.strategy,
+        }  # fmt: skip
 
     def _save(self) -> None:
         # 2. Save: take a savepoint while the job runs; if its epoch hangs, after the job has
