@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bicycle_sdk.locations import calling_location
 
-__all__ = ["FormerName", "collect_former_names", "note_former_name"]
+__all__ = ["FormerName", "FormerNameWarning", "collect_former_names", "note_former_name"]
 
 _NAMES_MAX = 100
 
@@ -31,6 +31,10 @@ class FormerName(NamedTuple):
     def __str__(self) -> str:
         where = f" ({self.location})" if self.location else ""
         return f"option {self.name!r} is now named {self.present!r}; rename it{where}"
+
+
+class FormerNameWarning(DeprecationWarning):
+    """The warning of the toolkit about a former name of an option."""
 
 
 _collected: ContextVar[dict[FormerName, None] | None] = ContextVar("former_names", default=None)

@@ -8,9 +8,19 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = ["calling_location"]
+__all__ = ["calling_frame", "calling_location"]
 
 _PACKAGE = __name__.partition(".")[0]
+
+
+def calling_frame(*packages: str) -> FrameType | None:
+    """Return the nearest frame outside this package and further packages, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in (_PACKAGE, *packages):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def calling_location() -> str | None:
@@ -20,9 +30,5 @@ def calling_location() -> str | None:
         >>> calling_location() is None
         False
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return None
+    frame = calling_frame()
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

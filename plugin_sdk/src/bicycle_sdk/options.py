@@ -23,6 +23,7 @@ from bicycle_sdk.errors import (
     OptionError,
     UnknownOptionError,
 )
+from bicycle_sdk.former_names import note_former_name
 from bicycle_sdk.option_values import (
     OptionValueError,
     choices_of,
@@ -346,6 +347,8 @@ def _by_name(
     given: dict[str, str] = {}
     for key in values:
         name = newer.get(key, key)
+        if key in newer:
+            note_former_name(key, name)
         if name in given:
             raise DuplicateOptionError(group=cls.__name__, name=key, other=given[name])
         given[name] = key

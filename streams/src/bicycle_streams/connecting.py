@@ -11,11 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from bicycle_sdk.entry_points import entry_points
-from bicycle_sdk.options import from_mapping
 from bicycle_streams.addresses import StreamerUri, StreamUrl
 from bicycle_streams.contract import Streamer
 from bicycle_streams.errors import EXTRA_MISSING, PROTOCOL_REQUIRED, ProtocolUnknownError
-from bicycle_streams.options import StreamerOptions
+from bicycle_streams.options import StreamerOptions, read_options
 
 __all__ = ["ENTRY_POINTS", "backend_of", "connect"]
 
@@ -63,7 +62,7 @@ def connect(
         uri = StreamerUri.parse(uri)
     backend = backend_of(uri)
     if not isinstance(options, StreamerOptions):
-        options = from_mapping(backend.options_type, options or {})
+        options = read_options(backend.options_type, options or {})
     elif not isinstance(options, backend.options_type):
         raise TypeError(f"{uri} requires options of the class {backend.options_type.__name__}")
     return backend(uri, options)

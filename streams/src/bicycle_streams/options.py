@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ssl
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from bicycle_sdk.options import check, option
+from bicycle_sdk.former_names import FormerNameWarning, collect_former_names
+from bicycle_sdk.locations import calling_frame
+from bicycle_sdk.options import check, from_mapping, option
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.errors import STREAM_TLS_REFUSED, STREAM_TLS_UNUSABLE, StreamConnectError
 from bicycle_streams.tls_failures import tls_hint
@@ -19,12 +23,40 @@ __all__ = [
     "StreamerOptions",
     "TlsOptions",
     "connect_error",
+    "read_options",
     "tls_context",
 ]
 
+_T = TypeVar("_T")
+_PACKAGE = __name__.partition(".")[0]
 Mode = Literal["real-time", "resumable", "load-balanced"]
 Start = Literal["latest", "earliest"]
 Durability = Literal["at-most-once", "at-least-once", "exactly-once"]
+
+
+def read_options(cls: type[_T], values: Mapping[str, object], *, file: str = "") -> _T:
+    """Return a checked options object; former names cause a ``FormerNameWarning``.
+
+    Args:
+        cls: The class of the options.
+        values: Names and values.
+        file: The file with the values. Without one, the warning has the location of the caller.
+
+    Raises:
+        OptionError: a name or a value is wrong; see ``from_mapping``.
+    """
+    with collect_former_names() as found:
+        options = from_mapping(cls, values)
+    for each in found:
+        frame = calling_frame(_PACKAGE)
+        assert frame is not None, "a program calls the toolkit"
+        known = frame.f_globals
+        warnings.warn_explicit(
+            str(each._replace(location=file)), FormerNameWarning, frame.f_code.co_filename,
+            frame.f_lineno, module=known.get("__name__"),
+            registry=known.setdefault("__warningregistry__", {}),
+        )  # fmt: skip
+    return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import warnings
+from collections.abc import Iterator
 from io import TextIOWrapper
 from typing import Any
 
 import click
 
 from bicycle_sdk.entry_points import entry_points
+from bicycle_sdk.former_names import FormerNameWarning
 from bicycle_streams import __version__
 from bicycle_streams.cli.commands import CommandGroup
 from bicycle_streams.cli.exit_codes import MEANINGS
@@ -44,7 +48,8 @@ class CommandLine(CommandGroup):
     def invoke(self, ctx: click.Context) -> Any:
         words = ctx.meta["words"]
         try:
-            return super().invoke(ctx)
+            with _former_names_shown():
+                return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(_INTERRUPTED)
         except (click.exceptions.Exit, BrokenPipeError):
@@ -56,6 +61,22 @@ class CommandLine(CommandGroup):
             from bicycle_streams.cli.refusing import refuse
 
             ctx.exit(refuse(error, as_json=_JSON in words, is_debugged=_DEBUG in words))
+
+
+@contextlib.contextmanager
+def _former_names_shown() -> Iterator[None]:
+    """Print warnings about former names of options without a location in our code."""
+    show_other = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, FormerNameWarning):
+            click.echo(f"warning: {message}", err=True)
+        else:
+            show_other(message, category, *where, **more)
+
+    with warnings.catch_warnings(action="default", category=FormerNameWarning):
+        warnings.showwarning = show
+        yield
 
 
 def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.options import check, from_mapping, option
+from bicycle_sdk.options import check, option
 from bicycle_sdk.random_source import system_random
 from bicycle_sdk.secrets import Secret
 from bicycle_streams import (
@@ -40,7 +40,7 @@ from bicycle_streams import (
 )
 from bicycle_streams.backoff import Backoff
 from bicycle_streams.connecting import backend_of
-from bicycle_streams.options import Start
+from bicycle_streams.options import Start, read_options
 from bicycle_streams.subscriber_server.errors import SUBSCRIBER_EXTRA_MISSING, WEBHOOKS_UNREADABLE
 from bicycle_streams.subscriber_server.figures import SubscriberFigures
 from bicycle_streams.subscriber_server.filters import SubscriptionFilter
@@ -115,7 +115,7 @@ def read_webhooks(path: Path) -> list[WebhookOptions]:
     if found or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         problem = f"it has {', '.join(found)}" if found else "it has no tables [[webhook]]"
         raise WEBHOOKS_UNREADABLE(path=str(path), problem=problem)
-    webhooks = [from_mapping(WebhookOptions, table) for table in tables]
+    webhooks = [read_options(WebhookOptions, table, file=str(path)) for table in tables]
     names = [webhook.name for webhook in webhooks]
     if len(set(names)) < len(names):
         raise WEBHOOKS_UNREADABLE(path=str(path), problem="two webhooks have the same name")
