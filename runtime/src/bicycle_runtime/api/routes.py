@@ -19,25 +19,12 @@ from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
+from bicycle_runtime.service.watching.listing import JobQuery
 from bicycle_streams.access.roles import Role
 
 __all__ = ["ALIASES", "ROUTES", "served_paths"]
 
 _JOB = "/jobs/{job_id}"
-
-
-class JobQueryWords(Shape, frozen=True, kw_only=True):
-    """The query for jobs, as in ``JobQuery``; ``state`` may be repeated.
-
-    ``state`` may be given several times.
-    """
-
-    state: tuple[str, ...] = ()
-    owner: str = ""
-    text: str = ""
-    sort: str = "-start_time"
-    limit: int = 50
-    after: str | None = None
 
 
 class LimitQuery(Shape, frozen=True, kw_only=True):
@@ -145,7 +132,7 @@ def _operation(kind: OperationKind, method: str, path: str) -> Route:
 
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/jobs", summary="List jobs, with filters, sorting and pages.",
-          handler=jobs.jobs, query=JobQueryWords, answer=shapes.JobList, errors=(304,)),
+          handler=jobs.jobs, query=JobQuery, answer=shapes.JobList, errors=(304,)),
     _looking("", "Show one job with its complete status.", jobs.job,
              shapes.JobDetail),
     Route(method="GET", path="/statuses", summary="List jobs with their complete status.",

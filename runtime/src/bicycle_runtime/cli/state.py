@@ -20,7 +20,7 @@ from bicycle_streams.cli.rendering import answer_json, show_table
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
-    from bicycle_runtime.jobs.checkpoints.sealed_queries import OperatorSummary
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import SealedOperator
     from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
     from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 
@@ -285,7 +285,7 @@ def _about(sealed: SealedEpoch) -> dict[str, Any]:
     return {"url": sealed.storage.url, "epoch": sealed.epoch}
 
 
-def _ls_rows(operator: OperatorSummary) -> list[tuple[str, ...]]:
+def _ls_rows(operator: SealedOperator) -> list[tuple[str, ...]]:
     head = (operator.operator, operator.kind)
     if not operator.states:
         return [(*head, "none", "", "", "", "0", "", "")]

@@ -18,7 +18,7 @@ from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples
 from bicycle_runtime.service.store.history import TIERS
 from bicycle_runtime.service.users.redaction import redacted
-from bicycle_runtime.service.watching.listing import JobQuery, list_page
+from bicycle_runtime.service.watching.listing import list_page
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 async def jobs(call: Call) -> Response:
     """Answer with one page of jobs; with 304 while nothing of it changed."""
-    view, words = call.scope.view, call.query
-    page = list_page(view, JobQuery(**msgspec.structs.asdict(words)))
-    seen_as = (call.identity.owners, words)
+    view = call.scope.view
+    page = list_page(view, call.query)
+    seen_as = (call.identity.owners, call.query)
     asked = hashlib.sha256(msgspec.json.encode(seen_as)).hexdigest()[:12]
     tag = f'"{call.service.started_ms}-{view.revision}-{asked}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}

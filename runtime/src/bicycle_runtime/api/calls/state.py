@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from bicycle_runtime.api.route import Call, Shape, answer_json
+from bicycle_runtime.jobs.checkpoints.sealed_queries import SealedOperator
 
 
 class OperatorsQuery(Shape, frozen=True, kw_only=True):
@@ -32,32 +33,6 @@ class ChangesQuery(Shape, frozen=True, kw_only=True):
     operator: str | None = None
     state: str | None = None
     limit: int = 20
-
-
-class SealedState(Shape, frozen=True, kw_only=True):
-    """One state; types and codec are from its first hundred entries."""
-
-    name: str
-    kind: str
-    types: list[str]
-    codec: str
-    entry_count: int
-    byte_count: int
-    group_count: int
-
-
-class SealedOperator(Shape, frozen=True, kw_only=True):
-    """One operator with state."""
-
-    operator: str
-    kind: str
-    scope: str
-    group_count: int
-    task_count: int
-    file_count: int
-    base_bytes: int
-    delta_bytes: int
-    states: list[SealedState]
 
 
 class Operators(Shape, frozen=True, kw_only=True):

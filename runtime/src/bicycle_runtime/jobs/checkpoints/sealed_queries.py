@@ -20,9 +20,9 @@ from bicycle_runtime.state.stores.sealed_entries import SealedEntry
 __all__ = [
     "EntryChange",
     "OperatorDiff",
-    "OperatorSummary",
+    "SealedOperator",
+    "SealedState",
     "Selection",
-    "StateSummary",
     "diff_operator",
     "keys_meant",
     "select",
@@ -34,7 +34,7 @@ _ITEM_KINDS = ("list", "records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateSummary:
+class SealedState:
     """One state of one operator.
 
     ``types`` and ``codec`` (msgpack, pickle or mixed) are from the first hundred entries.
@@ -51,7 +51,7 @@ class StateSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorSummary:
+class SealedOperator:
     """The state of one operator: how it is divided, its files, its states.
 
     ``group_count`` is how many key groups there are, 0 where state is kept per subtask.
@@ -65,7 +65,7 @@ class OperatorSummary:
     file_count: int
     base_bytes: int
     delta_bytes: int
-    states: tuple[StateSummary, ...]
+    states: tuple[SealedState, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[LocatedEntry]:
                 yield located
 
 
-def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
+def summarize_operator(sealed: SealedEpoch, operator: str) -> SealedOperator:
     """Return the summary of an operator's state. All its entries are read."""
     state = sealed.manifest.states[operator]
     sizes = file_sizes([state])
@@ -148,7 +148,7 @@ def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
     for located in sealed.entries(operator):
         entry = located.entry
         tallies.setdefault((entry.state, entry.kind), _Tally()).add(entry)
-    return OperatorSummary(
+    return SealedOperator(
         operator=operator,
         kind=sealed.kind_of(operator),
         scope=state.scope,
@@ -256,9 +256,9 @@ class _Tally:
             self.types.update(_types_in(entry))
             self.pickled_count += is_pickled(b"\x91" + entry.data)
 
-    def summary(self, name: str, kind: str) -> StateSummary:
+    def summary(self, name: str, kind: str) -> SealedState:
         is_mixed = 0 < self.pickled_count < self.sample_count
-        return StateSummary(
+        return SealedState(
             name=name,
             kind=kind,
             types=tuple(sorted(self.types)),

@@ -24,14 +24,13 @@ _TEXTS = ("name", "state", "plugin", "owner")
 SORT_WORDS = ("attention", *_TEXTS, *_NUMBERS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobQuery:
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The query for jobs: filter, order and number.
 
-    ``state`` has words of ``State``, empty for any; ``owner`` is an owner, or empty for any;
-    ``text`` is searched in id, name and plugin, ignoring case; ``sort`` is one of ``SORT_WORDS``,
-    in descending order with a ``-`` before it; ``limit`` is 1 to 500; ``after`` is the cursor of a
-    previous page.
+    ``state`` may be repeated and has words of ``State``, empty for any; ``owner`` is an owner, or
+    empty for any; ``text`` is searched in id, name and plugin, ignoring case; ``sort`` is one of
+    ``SORT_WORDS``, in descending order with a ``-`` before it; ``limit`` is 1 to 500; ``after`` is
+    the cursor of a previous page.
     """
 
     state: tuple[str, ...] = ()
