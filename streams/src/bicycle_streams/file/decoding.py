@@ -10,7 +10,7 @@ from typing import Any
 
 from bicycle_streams.file.errors import FILE_CUT_OFF
 from bicycle_streams.file.format import HEADER_SIZE, FileHeader
-from bicycle_streams.file.ordering import Disorder, OrderCheck
+from bicycle_streams.file.ordering import Broken, OrderCheck
 from bicycle_streams.file.seeking import tail
 from bicycle_streams.file.view import CutOffError, FileView
 from bicycle_streams.messages import Message, MessageHeader, Timestamp
@@ -43,7 +43,7 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
             raise FILE_CUT_OFF(path=str(path), offset=view.size)
 
 
-def _refuse_disorder(view: FileView, found: Iterator[Disorder]) -> None:
+def _refuse_disorder(view: FileView, found: Iterator[Broken]) -> None:
     for each in found:
         raise view.damage(each.offset, each.problem)
 

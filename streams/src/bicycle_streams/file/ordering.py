@@ -10,11 +10,11 @@ sequence that another stream lacks or would have next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from bicycle_streams.addresses import INTERNAL
 from bicycle_streams.file.errors import FileFormatError
-from bicycle_streams.file.format import RUNNING_START, Marker, checksum
+from bicycle_streams.file.format import RUNNING_START, StreamMarker, checksum
 from bicycle_streams.file.seeking import Last, Stream
 from bicycle_streams.file.view import CutOffError, FileView
 from bicycle_streams.messages import Message
@@ -26,15 +26,16 @@ _STRAY = (
 )
 
 
-class Disorder(NamedTuple):
-    """A message, or a beacon, that contradicts the messages around it."""
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Bytes of a file that violate the format, or contradict the messages around them."""
 
     offset: int
     size: int
     problem: str
-    stream: str
-    shard_id: int
-    sequence: int
+    stream: str | None = None
+    shard_id: int | None = None
+    sequence: int | None = None
 
 
 class _Seen:
@@ -58,7 +59,7 @@ class OrderCheck:
     def __init__(self, view: FileView) -> None:
         self._view = view
         self._seen: dict[Stream, _Seen] = {}
-        self._strays: dict[int, tuple[Disorder, int]] = {}  # By sequence, each with its time.
+        self._strays: dict[int, tuple[Broken, int]] = {}  # By sequence, each with its time.
         self._beacon = 1
         self._is_whole = True  # All messages were seen, so that a stream that is new begins here.
 
@@ -68,7 +69,7 @@ class OrderCheck:
         self._strays.clear()
         self._is_whole = False
 
-    def see(self, message: Message, offset: int, end: int) -> Iterator[Disorder]:
+    def see(self, message: Message, offset: int, end: int) -> Iterator[Broken]:
         """Iterate over the faults of a message, and of beacons before it.
 
         Args:
@@ -88,7 +89,7 @@ class OrderCheck:
                 return
             seen = self._seen[stream] = _Seen(last)
             if message.sequence > 1:
-                stray = Disorder(offset, end - offset, _STRAY, *stream, message.sequence)
+                stray = Broken(offset, end - offset, _STRAY, *stream, message.sequence)
                 self._strays[message.sequence] = stray, message.timestamp_ms
         elif (found := self._disorder(seen, message, offset, end)) is not None:
             yield found
@@ -102,19 +103,19 @@ class OrderCheck:
         found_sum = checksum(message.payload).to_bytes(_CHECKSUM_SIZE)
         seen.last.add(message.sequence, message.timestamp_ms, found_sum)
 
-    def finish(self) -> Iterator[Disorder]:
+    def finish(self) -> Iterator[Broken]:
         """Iterate over the faults that only the end of the file shows."""
         yield from self.pass_beacons(self._view.size)
         for seen in self._seen.values():
             if seen.last.sequence > 1:  # A repair may leave only the second message of a stream.
                 yield from self._stray_after(seen.last)
 
-    def _stray_after(self, last: Last, before_ms: int | None = None) -> Iterator[Disorder]:
+    def _stray_after(self, last: Last, before_ms: int | None = None) -> Iterator[Broken]:
         """Iterate over the stray that follows the last message of another stream."""
         found, time_ms = self._strays.get(last.sequence + 1, (None, 0))
         is_too_late = before_ms is not None and time_ms > before_ms
         if found is not None and last.timestamp_ms <= time_ms and not is_too_late:
-            del self._strays[found.sequence]
+            del self._strays[last.sequence + 1]
             yield found
 
     def _forget_stray(self, stream: Stream, sequence: int) -> None:
@@ -123,7 +124,7 @@ class OrderCheck:
         if found is not None and (found.stream, found.shard_id) == stream:
             del self._strays[sequence]
 
-    def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Disorder | None:
+    def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Broken | None:
         """Return the message of two that is out of order: this or the previous one."""
         last, before = seen.last, seen.before
         # Two consecutive sequences are never equal; times may be.
@@ -137,15 +138,15 @@ class OrderCheck:
             stream = (message.stream_key, message.shard_id)
             problem = f"the {word} decreases within its shard, from {previous} to {here}"
             if here > earlier and seen.last_size:  # The preceding message had skipped values.
-                found = Disorder(seen.last_offset, seen.last_size, problem, *stream, last.sequence)
+                found = Broken(seen.last_offset, seen.last_size, problem, *stream, last.sequence)
                 last.sequence = min(last.sequence, message.sequence)
                 last.timestamp_ms = min(last.timestamp_ms, message.timestamp_ms)
                 seen.last_offset, seen.last_size = offset, end - offset
                 return found
-            return Disorder(offset, end - offset, problem, *stream, message.sequence)
+            return Broken(offset, end - offset, problem, *stream, message.sequence)
         return None
 
-    def pass_beacons(self, offset: int) -> Iterator[Disorder]:
+    def pass_beacons(self, offset: int) -> Iterator[Broken]:
         """Iterate over contradictions between messages and the beacons before an offset."""
         view = self._view
         while self._beacon * view.interval <= offset and self._beacon <= view.beacon_count:
@@ -159,7 +160,7 @@ class OrderCheck:
                 if (found := self._compare(marker, at)) is not None:
                     yield found
 
-    def _compare(self, marker: Marker, offset: int) -> Disorder | None:
+    def _compare(self, marker: StreamMarker, offset: int) -> Broken | None:
         stream = (marker.key, marker.shard_id)
         # Either the stream of a stray is confirmed here, or the difference is reported here.
         self._strays.pop(marker.sequence + 1, None)
@@ -171,7 +172,7 @@ class OrderCheck:
             if not self._is_whole:
                 return None
             problem = "a beacon lists a stream without earlier messages"
-            return Disorder(offset, 0, problem, *stream, marker.sequence)
+            return Broken(offset, 0, problem, *stream, marker.sequence)
         last = seen.last
         for word, here, there in (
             ("checksum of the messages", last.running, told.running),
@@ -183,7 +184,7 @@ class OrderCheck:
                     f"the {word} of the stream before this beacon is {here}, but {there} in the "
                     "beacon: the head of a message between beacons was changed, or the beacon"
                 )
-                return Disorder(offset, 0, problem, *stream, marker.sequence)
+                return Broken(offset, 0, problem, *stream, marker.sequence)
         seen.before = last.sequence, last.timestamp_ms
         self._seen[stream] = seen
         return None

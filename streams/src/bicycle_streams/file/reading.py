@@ -6,7 +6,8 @@ never beyond the end of the file: it waits for a message that is still being wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bicycle_streams.addresses import INTERNAL, WILDCARD, StreamKey
@@ -132,6 +133,15 @@ class FileReader:
                 offset,
                 f"a beacon has {remaining} remaining bytes of a message, expected {expected}",
             )
+
+    def batches(self, descriptor: int, end: int, count_max: int) -> Iterator[list[Message]]:
+        """Iterate over batches of the messages that an open file has before an offset."""
+        while not self.has_ended:
+            while messages := self.take(count_max):
+                yield messages
+            offset, size = self.request()
+            if not self.feed(os.pread(descriptor, max(0, min(size, end - offset)), offset)):
+                return
 
     def restart(self) -> None:
         """Drop the bytes after the last whole message, to read them again."""

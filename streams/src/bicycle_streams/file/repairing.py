@@ -7,18 +7,18 @@ that a beacon contains. So a flipped bit loses only the message that contains it
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from bicycle_streams.addresses import INTERNAL, WILDCARD
 from bicycle_streams.file.creating import create_file
 from bicycle_streams.file.errors import FileFormatError
 from bicycle_streams.file.format import HEADER_SIZE, MESSAGE_OVERHEAD, FileHeader
-from bicycle_streams.file.ordering import Disorder, OrderCheck
+from bicycle_streams.file.ordering import Broken, OrderCheck
 from bicycle_streams.file.reading import FileReader, Wanted
 from bicycle_streams.file.salvage import next_message, whole_message
 from bicycle_streams.file.view import CutOffError, FileView, Head
@@ -26,18 +26,6 @@ from bicycle_streams.file.writing import FileWriter
 from bicycle_streams.messages import Message
 
 _BATCH = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
-    """Bytes of a file that violate the format, with their readable parts."""
-
-    offset: int
-    size: int
-    problem: str
-    stream: str | None = None
-    shard_id: int | None = None
-    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +102,9 @@ def _check_parts(view: FileView) -> Iterator[Message | Broken]:
         if isinstance(part, Broken):
             check.lose()
         else:
-            for found in check.see(part, offset, end):
-                yield _out_of_order(found)
+            yield from check.see(part, offset, end)
         yield part
-    for found in check.finish():
-        yield _out_of_order(found)
-
-
-def _out_of_order(found: Disorder) -> Broken:
-    return Broken(**found._asdict())
+    yield from check.finish()
 
 
 def repair(path: Path, output: Path) -> Report:
@@ -169,7 +151,7 @@ def parts_of(view: FileView) -> Iterator[Message | Broken]:
         wanted = Wanted((WILDCARD,), with_internal=True)
         reader = FileReader(view.path, view.interval, offset, wanted)
         try:
-            yield from _messages(view, reader)
+            yield from chain.from_iterable(reader.batches(view.descriptor, view.size, _BATCH))
         except FileFormatError as error:
             start = reader.offset
             found, offset = _behind(view, start)
@@ -187,16 +169,6 @@ def parts_of(view: FileView) -> Iterator[Message | Broken]:
                 "the file ends inside a message" if offset is None else "a message is missing here"
             )
             yield _describe_broken(view, start, offset, problem, is_message=True)
-
-
-def _messages(view: FileView, reader: FileReader) -> Iterator[Message]:
-    while True:
-        while messages := reader.take(_BATCH):
-            yield from messages
-        offset, size = reader.request()
-        data = os.pread(view.descriptor, max(0, min(size, view.size - offset)), offset)
-        if not reader.feed(data):
-            return
 
 
 def _describe_broken(

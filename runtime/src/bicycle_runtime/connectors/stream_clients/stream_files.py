@@ -121,19 +121,11 @@ class FileInput:
             if offset is None:
                 return
             reader = FileReader(self.path, view.interval, offset, wanted)
-            while True:
-                while messages := reader.take(_BATCH):
-                    if messages[-1].sequence < end:
-                        yield list(messages)
-                        continue
+            for messages in reader.batches(view.descriptor, view.size, _BATCH):
+                if messages[-1].sequence >= end:
                     yield [message for message in messages if message.sequence < end]
                     return
-                position, length = reader.request()
-                data = os.pread(
-                    view.descriptor, max(0, min(length, view.size - position)), position
-                )
-                if reader.has_ended or not reader.feed(data):
-                    return
+                yield list(messages)
 
     def keep(self, positions: Mapping[str, int]) -> None:
         """Do nothing: a file stores no positions."""
