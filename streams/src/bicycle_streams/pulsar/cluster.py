@@ -20,8 +20,9 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 import pulsar
 
 from bicycle_sdk.random_source import system_random
-from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.addresses import StreamerUri, StreamKey
 from bicycle_streams.errors import StreamConnectError
+from bicycle_streams.messages import Message
 from bicycle_streams.options import connect_error
 from bicycle_streams.pulsar.errors import (
     ADMIN_UNREACHABLE,
@@ -30,6 +31,7 @@ from bicycle_streams.pulsar.errors import (
     READ_FAILED,
 )
 from bicycle_streams.pulsar.options import PulsarOptions
+from bicycle_streams.pulsar.positions import id_of
 from bicycle_streams.tls_failures import refused_handshake
 
 T = TypeVar("T")
@@ -150,8 +152,26 @@ class Cluster:
         Only a consumer can read it, so a consumer is open for a moment.
         """
         with self.temporary_consumer(topic) as looking:
-            found = looking.get_last_message_id()
-        return None if found.entry_id() < 0 else found
+            return last_id_of(looking)
+
+    def open_reader(self, topic: str, sequence: int, *, after: Any = None, queue_size: int) -> Any:
+        """Return a reader of a topic's messages.
+
+        Args:
+            topic: The topic of one shard.
+            sequence: Begins at the entry of this sequence; 0 is the first entry.
+            after: The id after which it begins instead.
+            queue_size: Messages that the client fetches ahead.
+        """
+        begin = after
+        if begin is None:
+            begin = id_of(sequence) if sequence else pulsar.MessageId.earliest
+        return self._client.create_reader(
+            topic,
+            begin,
+            receiver_queue_size=queue_size,
+            start_message_id_inclusive=after is None,
+        )
 
     @contextmanager
     def temporary_consumer(self, topic: str, time_ms: int | None = None) -> Iterator[Any]:
@@ -288,6 +308,24 @@ class Cluster:
         except (URLError, OSError, ValueError) as error:
             reason = str(getattr(error, "reason", error))
         raise ADMIN_UNREACHABLE(address=self.address, url=self._admin_url, reason=reason)
+
+
+def last_id_of(consumer: Any) -> Any:
+    """Return the id of the last message that a consumer's topic has, or None."""
+    found = consumer.get_last_message_id()
+    return None if found.entry_id() < 0 else found
+
+
+def message_of(found: Any, stream: tuple[StreamKey, int], sequence: int) -> Message:
+    """Return a message of the client; an empty key is None."""
+    headers = tuple((name, value.encode()) for name, value in found.properties().items())
+    key = found.partition_key().encode() or None
+    return Message(*stream, sequence, time_of(found), found.data() or b"", key, headers)
+
+
+def time_of(found: Any) -> int:
+    """Return the time of a message: its event time, else its publish time."""
+    return int(found.event_timestamp() or found.publish_timestamp())
 
 
 def reason_of(error: Exception) -> str:

@@ -22,8 +22,8 @@ from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_streams.addresses import WILDCARD, StreamKey
 from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsupportedError
-from bicycle_streams.messages import BEGINNING, END, At, Headers, Message, SeqPos
-from bicycle_streams.pulsar.cluster import Cluster, reason_of
+from bicycle_streams.messages import BEGINNING, END, At, Message, SeqPos
+from bicycle_streams.pulsar.cluster import Cluster, message_of, reason_of, time_of
 from bicycle_streams.pulsar.errors import GROUP_IN_USE, POSITION_UNUSABLE, READ_FAILED
 from bicycle_streams.pulsar.positions import id_of, sequence_of
 from bicycle_streams.thread_consuming import ThreadConsumer
@@ -217,14 +217,9 @@ class _Shard:
 
     def _reader_at(self, sequence: int, last_id: Any = None) -> Any:
         """Return a reader of the messages after an id, or from the entry of a sequence on."""
-        begin = last_id
-        if begin is None:
-            begin = id_of(sequence) if sequence else pulsar.MessageId.earliest
-        return self._cluster.client.create_reader(
-            self._topic,
-            begin,
-            receiver_queue_size=self._cluster.options.prefetch_messages,
-            start_message_id_inclusive=last_id is None,
+        queue_size = self._cluster.options.prefetch_messages
+        return self._cluster.open_reader(
+            self._topic, sequence, after=last_id, queue_size=queue_size
         )
 
     def _last(self) -> tuple[Any, int] | None:
@@ -310,7 +305,6 @@ class _Shard:
 
     def take(self, count_max: int, wait_ms: int) -> list[Message | StreamError]:
         """Return messages that are there; waits so long for the first."""
-        key, shard_id = self.stream
         if self._reader is None and self._subscribed is None:  # An earlier renewal failed.
             self._open()
         receive = self._subscribed.receive if self._reader is None else self._reader.read_next
@@ -331,8 +325,7 @@ class _Shard:
                     continue
                 if not self._shares:
                     self._first = sequence + 1
-                head = (key, shard_id, sequence, time_of(found))
-                items.append(Message(*head, found.data() or b"", *_head_of(found)))
+                items.append(message_of(found, self.stream, sequence))
         except pulsar.Timeout:  # There are no more.
             if not items:
                 self._renew_if_deaf()
@@ -398,15 +391,3 @@ def _first_of(
             return sequence
         if sequence >= last:
             return None
-
-
-def _head_of(found: Any) -> tuple[bytes | None, Headers]:
-    """Return key and headers of a message; an empty key is None."""
-    properties = found.properties()
-    headers = tuple((name, value.encode()) for name, value in properties.items())
-    return found.partition_key().encode() or None, headers
-
-
-def time_of(found: Any) -> int:
-    """Return the time of a message: its event time, else its publish time."""
-    return int(found.event_timestamp() or found.publish_timestamp())

@@ -36,9 +36,8 @@ from bicycle_streams.addresses import StreamKey, StreamUrl
 from bicycle_streams.connecting import connect
 from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import Message
-from bicycle_streams.pulsar.cluster import TLS_PROTOCOL, Cluster
-from bicycle_streams.pulsar.consuming import time_of
-from bicycle_streams.pulsar.positions import entry_before, id_of, sequence_of
+from bicycle_streams.pulsar.cluster import TLS_PROTOCOL, Cluster, last_id_of, message_of
+from bicycle_streams.pulsar.positions import entry_before, sequence_of
 
 __all__ = ["PulsarStreamSink", "PulsarStreamSource"]
 
@@ -97,9 +96,9 @@ class PulsarInput:
             if now_s >= self._next_look_s:
                 self._subscribe()
                 self._next_look_s = now_s + _LOOK_S
-            found = {shard: each.get_last_message_id() for shard, each in self._kept.items()}
+            found = {shard: last_id_of(each) for shard, each in self._kept.items()}
         return {
-            shard: Extent(end=sequence_of(last) + 1 if last.entry_id() >= 0 else 0)
+            shard: Extent(end=0 if last is None else sequence_of(last) + 1)
             for shard, last in found.items()
         }
 
@@ -109,12 +108,9 @@ class PulsarInput:
         for key in self.server.url.stream_keys:
             for number, topic in enumerate(cluster.partitions(key)):
                 if shard_name(key, number) not in self._kept:
-                    self._kept[shard_name(key, number)] = cluster.client.subscribe(
-                        topic,
-                        self.group,
-                        initial_position=pulsar.InitialPosition.Earliest,
-                        receiver_queue_size=1,
-                    )
+                    edge = pulsar.InitialPosition.Earliest
+                    consumer = cluster.subscribe(topic, self.group, initial_position=edge)
+                    self._kept[shard_name(key, number)] = consumer
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         found: list[int] = []
@@ -133,9 +129,7 @@ class PulsarInput:
         with self._away():
             cluster = self._open_cluster()
             topic = cluster.partitions(key, number + 1)[number]
-            reader = cluster.client.create_reader(
-                topic, id_of(start), receiver_queue_size=_BATCH, start_message_id_inclusive=True
-            )
+            reader = cluster.open_reader(topic, start, queue_size=_BATCH)
         try:
             behind = start
             while behind < end:
@@ -160,7 +154,7 @@ class PulsarInput:
             if sequence >= end:
                 break
             if sequence >= start:
-                batch.append(Message(*stream, sequence, time_of(found), found.data() or b""))
+                batch.append(message_of(found, stream, sequence))
                 start = sequence + 1
                 if start >= end:
                     break
