@@ -97,16 +97,20 @@ class ThreadConsumer(Consumer):
             )
         while not self._items:
             if self._request is None:
-                self._request = asyncio.create_task(self._in_thread(self._read))
+                self._request = asyncio.create_task(self._read_in_thread())
             await asyncio.wait([self._request])
             request, self._request = self._request, None
             self._items.extend(request.result())
         return take_messages(self._items, count_max)
 
+    async def _read_in_thread(self) -> list[Message | StreamError]:
+        return await self._in_thread(self._read)
+
     async def _finish_read(self) -> None:
         """Wait for a started read; its result is kept."""
         if self._request is not None:
             await asyncio.wait([self._request])
+            self._request.exception()  # It is raised by the next call, if there is one.
 
     def _forget(self) -> None:
         """Drop messages that were read but not delivered, since the position changed."""

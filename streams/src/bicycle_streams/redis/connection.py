@@ -1,20 +1,21 @@
-"""Clients of a Redis server or cluster, and calls that are repeated for a time.
+"""Calls of a Redis server or cluster, which are repeated for a time.
 
-The toolkit and the connectors of jobs find a server here.
+Consumers and producers of the toolkit, and connectors of jobs, use it on threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import copy
 import ssl
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from redis import Redis, cluster
-from redis import asyncio as asynchronous
-from redis.asyncio import cluster as asynchronous_cluster
-from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -28,13 +29,14 @@ from redis.exceptions import (
     TimeoutError,
     TryAgainError,
 )
-from redis.retry import Retry as SyncRetry
+from redis.retry import Retry
 
 from bicycle_sdk.random_source import system_random
-from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.addresses import StreamerUri, StreamKey
 from bicycle_streams.errors import ConnectionLostError, StreamUrlError
 from bicycle_streams.options import connect_error
 from bicycle_streams.redis.errors import LOGIN_REFUSED
+from bicycle_streams.redis.ids import shard_of
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
@@ -51,57 +53,7 @@ _ITS_OWN = ("CLUSTER", "COMMAND", "READONLY", "SCAN")
 _CLUSTER_BLOCK_MS = 50
 _SCAN_COUNT = 1_000
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
-
-
-def open_client(uri: StreamerUri, options: RedisOptions, retry: SyncRetry) -> Any:
-    """Return a client that waits, of a server or of a cluster.
-
-    Args:
-        uri: The server, or some nodes of a cluster.
-        options: Options of the backend.
-        retry: How often lost connections are retried, and the pauses.
-
-    Raises:
-        RedisError: no node answers, or the login is refused.
-        StreamUrlError: several nodes are named, and they are no cluster.
-    """
-    client, is_cluster = _find_node(uri, options, retry)
-    if not is_cluster:
-        return client
-    client.close()
-    # The library lacks types here.
-    nodes = [cluster.ClusterNode(*host) for host in uri.hosts(PORT)]  # type: ignore[no-untyped-call]
-    words = _client_words(uri, options)
-    found: Any = cluster.RedisCluster(startup_nodes=nodes, retry=retry, **words)
-    for node in found.get_nodes():
-        _as_they_come(found.get_redis_connection(node).response_callbacks)
-    return found
-
-
-def _find_node(uri: StreamerUri, options: RedisOptions, retry: SyncRetry) -> tuple[Any, bool]:
-    """Return a client of the first node that answers; whether it is of a cluster."""
-    words = {**_client_words(uri, options), "db": options.db, "retry": retry}
-    words["retry_on_error"] = [ConnectionError, TimeoutError]
-    hosts = uri.hosts(PORT)
-    for number, (host, port) in enumerate(hosts, start=1):
-        client: Any = Redis(host=host, port=port, **words)
-        _as_they_come(client.response_callbacks)
-        try:
-            is_cluster = _IS_CLUSTER in client.execute_command("INFO", "cluster")
-        except NoPermissionError:
-            return client, False  # This user may not ask.
-        except LOST as error:
-            client.close()
-            is_refusal = isinstance(error, AuthenticationError | AuthorizationError)
-            if is_refusal or number == len(hosts):
-                raise
-            continue
-        if is_cluster or len(hosts) == 1:
-            return client, is_cluster
-        client.close()
-        problem = "it has several nodes, but the first that responds is not a cluster"
-        raise StreamUrlError(address=str(uri), problem=problem)
-    raise AssertionError("an address has a node")
+_THREADS_MAX = 32
 
 
 def facts_of(pairs: list[Any]) -> dict[str, Any]:
@@ -144,30 +96,51 @@ def _client_words(uri: StreamerUri, options: RedisOptions) -> dict[str, Any]:
 
 
 class Connection:
-    """A server or a cluster, and how long to wait for it.
+    """A server or a cluster, and how long to wait for it. Its calls wait: use a thread.
+
+    The client is opened at the first call. Each thread may make calls.
 
     Args:
         uri: ``redis://host:port`` or, with TLS, ``rediss://host:port``; of a cluster, some nodes.
-        options: Options of the backend.
+        options: Options of the backend. With ``retry_timeout_ms=0``, no call is repeated.
 
     Attributes:
-        redis: The client, once it is open.
+        is_stopping: Set when calls must not be repeated any longer.
     """
 
     def __init__(self, uri: StreamerUri, options: RedisOptions) -> None:
         self.address = str(uri)
         self.options = options
-        self.is_cluster = False
+        self.is_stopping = threading.Event()
         self._random = system_random()
-        self._hosts = uri.hosts(PORT)
         self._uri = uri
         self._words = _client_words(uri, options)
-        self._tls = options.tls_context(str(uri), "rediss")
-        if self._tls is not None and not options.verify_certificate:
-            self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
-        self.redis: Any = None
+        self._client: Any = None
 
-    async def open(self) -> None:
+    @property
+    def redis(self) -> Any:
+        """The client; a lost one is replaced after ``close``.
+
+        Raises:
+            RedisError: no node answers, or the login is refused.
+            StreamUrlError: several nodes are named, and they are no cluster.
+        """
+        if self._client is None:
+            self._client = self._find_client()
+        return self._client
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the server belongs to a cluster."""
+        return isinstance(self.redis, cluster.RedisCluster)
+
+    def branch(self) -> Connection:
+        """Return a connection with the same client that can be stopped separately."""
+        other = copy.copy(self)
+        other.is_stopping = threading.Event()
+        return other
+
+    def open(self) -> None:
         """Reach the server once, and see whether it belongs to a cluster.
 
         Raises:
@@ -175,60 +148,128 @@ class Connection:
             StreamUrlError: several nodes are named, and they are no cluster.
         """
         try:
-            retry: Any = SyncRetry(NoBackoff(), 0)
-            found = await asyncio.to_thread(_find_node, self._uri, self.options, retry)
-            client, self.is_cluster = found
-            node = {name: client.get_connection_kwargs()[name] for name in ("host", "port")}
-            client.close()
-            retry = Retry(NoBackoff(), 0)  # `again` tries again.
-            if self.is_cluster:
-                nodes = [asynchronous_cluster.ClusterNode(*host) for host in self._hosts]
-                self.redis = asynchronous.RedisCluster(
-                    startup_nodes=nodes, retry=retry, **self._words
-                )
-                await self.redis.initialize()
-            else:
-                words = {**self._words, **node, "db": self.options.db}
-                self.redis = asynchronous.Redis(retry=retry, **words)
-            _as_they_come(self.redis.response_callbacks)
-        except BaseException as error:
-            if self.redis is not None:
-                await self.close()
-            if isinstance(error, AuthenticationError | AuthorizationError | ResponseError):
-                raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
-            if isinstance(error, LOST):  # Refusals of a login are among them for the client.
-                raise connect_error(self.address, await self._reason_of(error)) from None
-            raise
+            _ = self.redis
+        except (AuthenticationError, AuthorizationError, ResponseError) as error:
+            raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
+        except LOST as error:  # Refusals of a login are among them for the client.
+            raise connect_error(self.address, self._reason_of(error)) from None
 
-    async def _reason_of(self, error: Exception) -> Exception:
+    def _find_client(self) -> Any:
+        """Return a client of the first node that answers, or of its cluster."""
+        words = {**self._words, "db": self.options.db}
+        hosts = self._uri.hosts(PORT)
+        for number, (host, port) in enumerate(hosts, start=1):
+            client: Any = Redis(host=host, port=port, retry=_no_retry(), **words)
+            _as_they_come(client.response_callbacks)
+            try:
+                is_cluster = _IS_CLUSTER in client.execute_command("INFO", "cluster")
+            except NoPermissionError:
+                return client  # This user may not ask.
+            except LOST as error:
+                client.close()
+                is_refusal = isinstance(error, AuthenticationError | AuthorizationError)
+                if is_refusal or number == len(hosts):
+                    raise
+                continue
+            if not is_cluster and len(hosts) == 1:
+                return client
+            client.close()
+            if is_cluster:
+                return self._cluster_client(hosts)
+            problem = "it has several nodes, but the first that responds is not a cluster"
+            raise StreamUrlError(address=str(self._uri), problem=problem)
+        raise AssertionError("an address has a node")
+
+    def _cluster_client(self, hosts: list[tuple[str, int]]) -> Any:
+        # The library lacks types here.
+        nodes = [cluster.ClusterNode(*host) for host in hosts]  # type: ignore[no-untyped-call]
+        client: Any = cluster.RedisCluster(startup_nodes=nodes, retry=_no_retry(), **self._words)
+        _as_nodes_send(client)
+        return client
+
+    def _reason_of(self, error: Exception) -> Exception:
         """Return the reason of the server if the client has lost it, or else the error."""
-        if self._tls is None or isinstance(error, TimeoutError) or tls_hint(error) is not None:
+        tls = self.options.tls_context(self.address, "rediss")
+        if tls is None or isinstance(error, TimeoutError) or tls_hint(error) is not None:
             return error
+        if not self.options.verify_certificate:
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         timeout_s = self.options.connect_timeout_ms / 1_000
-        found = await asyncio.to_thread(
-            refused_handshake, *self._hosts[-1], self._tls, timeout_s=timeout_s
-        )
+        found = refused_handshake(*self._uri.hosts(PORT)[-1], tls, timeout_s=timeout_s)
         return found or error
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.redis.aclose()
+    def close(self) -> None:
+        """Close all connections; a later call opens a new client."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
-    async def call(self, *words: Any) -> Any:
-        """Return the answer to a command that may be given twice."""
-        return await self.again(lambda: self.redis.execute_command(*words))
+    def call(self, *words: Any, retry_ms: int | None = None) -> Any:
+        """Return the answer to a command that may be given twice; errors as of ``again``."""
+        return self.again(lambda: self.redis.execute_command(*words), retry_ms)
 
-    async def names(self, pattern: str) -> list[bytes]:
+    def again(self, call: Callable[[], T], retry_ms: int | None = None) -> T:
+        """Call until the server answers.
+
+        Args:
+            call: Uses the client.
+            retry_ms: How long to repeat it; by default ``retry_timeout_ms``.
+
+        Raises:
+            ConnectionLostError: it did not in that time.
+            LOGIN_REFUSED: this user may not do that.
+        """
+        retry_ms = self.options.retry_timeout_ms if retry_ms is None else retry_ms
+        deadline = time.monotonic() + retry_ms / 1_000
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return call()
+            except NoPermissionError as error:
+                raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
+            except LOST as error:
+                if time.monotonic() + pause_s > deadline or self.is_stopping.is_set():
+                    raise ConnectionLostError(address=self.address, reason=str(error)) from None
+            # Pipelines do not find the replica that has taken over by themselves.
+            with contextlib.suppress(*LOST):
+                if self.is_cluster:
+                    self.redis.nodes_manager.initialize()
+                    _as_nodes_send(self.redis)
+            self.is_stopping.wait(pause_s * self._random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    def names(self, pattern: str) -> list[bytes]:
         """Return the keys of streams that match a pattern, on all masters of a cluster."""
-        return await self.again(lambda: self._names(pattern))
+        return self.again(
+            lambda: sorted(set(self.redis.scan_iter(pattern, _SCAN_COUNT, _type="stream")))
+        )
 
-    async def _names(self, pattern: str) -> list[bytes]:
-        if self.is_cluster:
-            await self.redis.initialize()  # It forgot its nodes when one of them went away.
-        found = self.redis.scan_iter(pattern, _SCAN_COUNT, _type="stream")
-        return sorted({name async for name in found})
+    def shards(self, keys: Iterable[StreamKey]) -> dict[bytes, tuple[StreamKey, int]]:
+        """Return the Redis streams that hold shards of streams; shard 0 may be missing."""
+        found = {key.encode(): (key, 0) for key in keys}
+        for key in [key for key, _ in found.values()]:
+            for name in self.names(f"{key}:*"):
+                if (shard := shard_of(name, key)) is not None:
+                    found[name] = (key, shard)
+        return dict(sorted(found.items()))
 
-    async def read(
+    def facts(self, name: bytes) -> dict[str, Any] | None:
+        """Return the answer to ``XINFO STREAM`` by name; None if there is no such key."""
+        try:
+            return facts_of(self.call("XINFO", "STREAM", name))
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return None
+            raise
+
+    def move_group(self, name: bytes | str, group: str, last_id: bytes) -> None:
+        """Set the position of a group, which is created if it is missing."""
+        try:
+            self.call("XGROUP", "SETID", name, group, last_id)
+        except ResponseError:
+            self.call("XGROUP", "CREATE", name, group, last_id, "MKSTREAM")
+
+    def read(
         self, command: tuple[Any, ...], streams: dict[bytes, bytes], block_ms: int | None
     ) -> list[Any]:
         """Return entries of streams: stream names with entries.
@@ -239,46 +280,37 @@ class Connection:
             block_ms: Time limit of the wait for an entry; None for no wait.
         """
 
-        async def ask(streams: dict[bytes, bytes], block_ms: int | None) -> list[Any]:
+        def ask(streams: dict[bytes, bytes], block_ms: int | None) -> list[Any]:
             block = () if block_ms is None else ("BLOCK", block_ms)
             words = (*command, *block, "STREAMS", *streams, *streams.values())
-            return await self.call(*words) or []
+            return self.call(*words) or []
 
-        if not self.is_cluster or len(streams) == 1:
-            return await ask(streams, block_ms)
+        if len(streams) == 1 or not self.is_cluster:
+            return ask(streams, block_ms)
         # Each may be on another node; results of a node are kept if another node fails.
         wait_ms = None if block_ms is None else min(block_ms, _CLUSTER_BLOCK_MS)
-        answers = await asyncio.gather(
-            *(ask({name: last_id}, wait_ms) for name, last_id in streams.items()),
-            return_exceptions=True,
-        )
+        answers = side_by_side([partial(ask, dict([each]), wait_ms) for each in streams.items()])
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
         found = [each for a in answers if not isinstance(a, BaseException) for each in a]
         if errors and not found:
             raise errors[0]
         return found
 
-    async def again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call until the server answers.
 
-        Raises:
-            ConnectionLostError: it did not in ``retry_timeout_ms``.
-            LOGIN_REFUSED: this user may not do that.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.options.retry_timeout_ms / 1_000
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                return await call()
-            except NoPermissionError as error:
-                raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
-            except LOST as error:
-                if loop.time() + pause_s > deadline:
-                    raise ConnectionLostError(address=self.address, reason=str(error)) from None
-            if self.is_cluster:
-                # Pipelines do not find the replica that has taken over by themselves.
-                with contextlib.suppress(*LOST):
-                    await self.redis.nodes_manager.initialize()
-            await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | BaseException]:
+    """Return the results of calls that are made at once on threads, or their errors."""
+    if len(calls) == 1:
+        return [calls[0]()]
+    with ThreadPoolExecutor(min(len(calls), _THREADS_MAX)) as threads:
+        futures = [threads.submit(call) for call in calls]
+    return [future.exception() or future.result() for future in futures]
+
+
+def _no_retry() -> Any:
+    return Retry(NoBackoff(), 0)  # `Connection.again` repeats calls.
+
+
+def _as_nodes_send(client: Any) -> None:
+    """Disable the conversion of responses of all nodes of a cluster."""
+    for node in client.get_nodes():
+        _as_they_come(client.get_redis_connection(node).response_callbacks)

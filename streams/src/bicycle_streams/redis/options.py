@@ -71,7 +71,10 @@ class RedisOptions(StreamerOptions, RedisServerOptions):
         1_000, low=1, high=100_000, doc="Maximum number of messages that are read or sent at once."
     )
     block_ms: int = option(
-        1_000, low=1, high=60_000, doc="Time that the server waits before an empty response."
+        100,
+        low=1,
+        high=60_000,
+        doc="Time that the server waits before an empty response; a consumer ends after it.",
     )
     discovery_interval_ms: int = option(
         10_000,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError
 
 from bicycle_sdk.clock import SystemClock
-from bicycle_streams.errors import ConnectionLostError, StreamError
-from bicycle_streams.messages import OutgoingMessage, Receipt
+from bicycle_streams.errors import StreamError
+from bicycle_streams.messages import Receipt
 from bicycle_streams.options import Durability
 from bicycle_streams.queued_sending import Pending, QueuedSender
-from bicycle_streams.redis.connection import LOST, Connection
+from bicycle_streams.redis.connection import LOST, Connection, side_by_side
 from bicycle_streams.redis.errors import REFUSED
 from bicycle_streams.redis.ids import NS_PER_MS, redis_key, sequence_of
+from bicycle_streams.redis.options import RedisOptions
 
 _SCRIPT_BYTES_MAX = 8 << 20
 # Adds entries to one stream, and answers for each: an id, or why it was refused.
@@ -33,7 +37,7 @@ return answers
 
 # Adds entries with ids in nanoseconds to one stream: each behind the last, within its millisecond
 # where it was given one. Times are milliseconds and the rest, since numbers of Lua have 53 bits.
-ADD_NS = """
+_ADD_NS = """
 local answers, field, length = {}, ARGV[1], ARGV[2]
 local top_ms, top_rest = 0, 0
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
@@ -82,20 +86,25 @@ class RedisSender(QueuedSender):
             connection.address, options, batch_max=options.batch_messages, shard_count=shard_count
         )
         self._connection = connection
-        self._repeats = durability != "at-most-once"
+        self._retry_ms = 0 if durability == "at-most-once" else None
         self._has_scripts = True
+        self._thread = ThreadPoolExecutor(1, f"producer of {connection.address}")
 
     async def _write(self, batch: list[Pending]) -> None:
-        try:
-            answers = await self._answers(batch)
-        except StreamError as error:  # Later messages may find the server again.
-            answers = [error] * len(batch)
+        loop = asyncio.get_running_loop()
+        answers = await loop.run_in_executor(self._thread, self._answers, batch)
         for pending, answer in zip(batch, answers, strict=True):
             self._settle(pending, answer)
 
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            self._thread.shutdown(wait=False)
+
     def _settle(self, pending: Pending, answer: Any) -> None:
         """Process the server's response."""
-        if isinstance(answer, StreamError):
+        if isinstance(answer, StreamError):  # Later messages may find the server again.
             self.refuse(pending, answer)
         elif isinstance(answer, RedisError):
             key = pending.message.stream_key
@@ -104,103 +113,119 @@ class RedisSender(QueuedSender):
             time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
             pending.receipt = Receipt(*pending.shard, sequence, time_ms)
 
-    async def _answers(self, batch: list[Pending]) -> list[Any]:
+    def _answers(self, batch: list[Pending]) -> list[Any]:
+        """Return an answer or an error for each message; on the thread."""
         if not self._connection.is_cluster:
-            return await self._answers_of(batch)
+            return self._answers_of(batch)
         # Each stream may be on another node, and accepted messages are not sent again.
-        parts: dict[bytes, list[int]] = {}
-        for number, pending in enumerate(batch):
-            parts.setdefault(redis_key(*pending.shard), []).append(number)
-        found = await asyncio.gather(
-            *(self._answers_of([batch[number] for number in part]) for part in parts.values()),
-            return_exceptions=True,
+        parts = _by_name(batch).values()
+        found = side_by_side(
+            [partial(self._answers_of, [batch[number] for number in part]) for part in parts]
         )
-        answers: list[Any] = [None] * len(batch)
-        for part, given in zip(parts.values(), found, strict=True):
-            if isinstance(given, BaseException) and not isinstance(given, StreamError):
-                raise given
-            each = [given] * len(part) if isinstance(given, StreamError) else given
-            for number, answer in zip(part, each, strict=True):
-                answers[number] = answer
-        return answers
+        return _in_order(parts, found, len(batch))
 
-    async def _answers_of(self, batch: list[Pending]) -> list[Any]:
-        if self._repeats:
-            return await self._connection.again(lambda: self._execute(batch))
+    def _answers_of(self, batch: list[Pending]) -> list[Any]:
         try:
-            return await self._execute(batch)
-        except LOST as error:
-            raise ConnectionLostError(address=self.address, reason=str(error)) from None
+            return self._connection.again(lambda: self._execute(batch), self._retry_ms)
+        except StreamError as error:
+            return [error] * len(batch)
 
-    async def _execute(self, batch: list[Pending]) -> list[Any]:
+    def _execute(self, batch: list[Pending]) -> list[Any]:
         """Return an answer for each message: one call for each stream, whatever it holds."""
-        by_name: dict[bytes, list[int]] = {}
-        for number, pending in enumerate(batch):
-            by_name.setdefault(redis_key(*pending.shard), []).append(number)
-        if self._connection.options.timestamps == "ns":  # Only a script knows the last id.
-            return await self._by_script(batch, by_name)
+        options = self._connection.options
+        if options.timestamps == "ns":  # Only a script knows the last id.
+            return self._by_script(batch)
         # A script holds all of it once more on the server.
         size_bytes = sum(len(pending.message.payload) for pending in batch)
         if self._has_scripts and size_bytes <= _SCRIPT_BYTES_MAX:
             try:
-                return await self._by_script(batch, by_name)
+                return self._by_script(batch)
             except NoPermissionError:
                 self._has_scripts = False  # This user may add entries, and not run scripts.
-        pipeline = self._connection.redis.pipeline(transaction=False)
-        for pending in batch:
-            pipeline.execute_command(*self._command(pending))
-        return await _answers_of_pipeline(pipeline)
+        return self._pipeline(
+            add_command(options, redis_key(*pending.shard), *_entry_of(pending))
+            for pending in batch
+        )
 
-    async def _by_script(self, batch: list[Pending], by_name: dict[bytes, list[int]]) -> list[Any]:
+    def _by_script(self, batch: list[Pending]) -> list[Any]:
         """Add the messages of each stream by one call of a script, a quarter of the price."""
         options = self._connection.options
-        is_ns = options.timestamps == "ns"
-        answers: list[Any] = [None] * len(batch)
-        pipeline = self._connection.redis.pipeline(transaction=False)
-        for name, numbers in by_name.items():
-            words: list[Any] = [options.message_field, options.max_length or ""]
-            for number in numbers:
-                message = batch[number].message
-                words += _entry_time(message) if is_ns else (_entry_id(message),)
-                words.append(message.payload)
-            pipeline.execute_command("EVAL", ADD_NS if is_ns else _ADD, 1, name, *words)
-        found = await _answers_of_pipeline(pipeline)
-        for numbers, given in zip(by_name.values(), found, strict=True):
-            if isinstance(given, NoPermissionError) and not is_ns:
+        by_name = _by_name(batch)
+        found = self._pipeline(
+            script_command(options, name, (_entry_of(batch[number]) for number in numbers))
+            for name, numbers in by_name.items()
+        )
+        for given in found:
+            if isinstance(given, NoPermissionError) and options.timestamps != "ns":
                 raise given
-            each = [given] * len(numbers) if isinstance(given, RedisError) else given
-            for number, answer in zip(numbers, each, strict=True):
-                answers[number] = answer
+        return _in_order(by_name.values(), found, len(batch))
+
+    def _pipeline(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Return the responses; raise errors of lost connections that clients return."""
+        pipeline = self._connection.redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, LOST):
+                raise answer
         return answers
 
-    def _command(self, pending: Pending) -> tuple[Any, ...]:
-        options = self._connection.options
-        trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
-        name = redis_key(*pending.shard)
-        message = pending.message
-        return ("XADD", name, *trim, _entry_id(message), options.message_field, message.payload)
+
+def _by_name(batch: list[Pending]) -> dict[bytes, list[int]]:
+    """Return the indexes of messages by Redis stream."""
+    found: dict[bytes, list[int]] = {}
+    for number, pending in enumerate(batch):
+        found.setdefault(redis_key(*pending.shard), []).append(number)
+    return found
 
 
-async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
-    """Return the responses; raise errors of lost connections that clients return."""
-    answers: list[Any] = await pipeline.execute(raise_on_error=False)
-    for answer in answers:
-        if isinstance(answer, LOST):
-            raise answer
+def _in_order(parts: Iterable[list[int]], found: Iterable[Any], count: int) -> list[Any]:
+    """Return answers by index; an error of a part is the answer for all its messages."""
+    answers: list[Any] = [None] * count
+    for part, given in zip(parts, found, strict=True):
+        if isinstance(given, BaseException) and not isinstance(given, StreamError | RedisError):
+            raise given
+        each = [given] * len(part) if isinstance(given, BaseException) else given
+        for number, answer in zip(part, each, strict=True):
+            answers[number] = answer
     return answers
 
 
-def _entry_time(message: OutgoingMessage) -> tuple[int, int | str]:
-    """Return an entry's time as ms and ns, or without ns if it was set."""
-    time_ms = message.timestamp_ms
-    return time_now() if time_ms is None else (time_ms, "")
+def _entry_of(pending: Pending) -> tuple[int | None, bytes]:
+    return pending.message.timestamp_ms, pending.message.payload
 
 
-def time_now() -> tuple[int, int]:
-    """Return the time as milliseconds and remaining nanoseconds, for ``ADD_NS``."""
-    return divmod(SystemClock().now_ns(), NS_PER_MS)
+def add_command(
+    options: RedisOptions, name: bytes | str, time_ms: int | None, payload: bytes
+) -> tuple[Any, ...]:
+    """Return the command that adds an entry whose id has milliseconds."""
+    trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
+    return ("XADD", name, *trim, _entry_id(time_ms), options.message_field, payload)
 
 
-def _entry_id(message: OutgoingMessage) -> bytes:
-    time_ms = message.timestamp_ms
+def script_command(
+    options: RedisOptions, name: bytes | str, entries: Iterable[tuple[int | None, bytes]]
+) -> tuple[Any, ...]:
+    """Return the command that adds entries to one stream; its response is a list.
+
+    Args:
+        options: Options of the backend.
+        name: The Redis stream.
+        entries: Time in ms, or None for the present time, and payload.
+    """
+    is_ns = options.timestamps == "ns"
+    words: list[Any] = [options.message_field, options.max_length or ""]
+    for time_ms, payload in entries:
+        if not is_ns:
+            words.append(_entry_id(time_ms))
+        elif time_ms is None:
+            words += divmod(SystemClock().now_ns(), NS_PER_MS)
+        else:
+            words += (time_ms, "")
+        words.append(payload)
+    return ("EVAL", _ADD_NS if is_ns else _ADD, 1, name, *words)
+
+
+def _entry_id(time_ms: int | None) -> bytes:
     return b"*" if time_ms is None else b"%d-*" % time_ms

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Iterable
-
-from redis.exceptions import ResponseError
 
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
-from bicycle_streams.redis.connection import Connection, facts_of
+from bicycle_streams.redis.connection import Connection
 from bicycle_streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_streams.redis.ids import (
     FIRST,
@@ -19,7 +17,6 @@ from bicycle_streams.redis.ids import (
     id_before,
     id_of,
     sequence_of,
-    shard_of,
 )
 
 
@@ -49,32 +46,23 @@ class Shards:
         self._scan_at = 0.0
         self.by_name: dict[bytes, Shard] = {}
 
-    async def discover(self, *, at_once: bool = False) -> list[Shard]:
+    def discover(self, *, at_once: bool = False) -> list[Shard]:
         """Look for shards if a check is due, and return the new ones."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if now < self._scan_at and not at_once:
             return []
         self._scan_at = now + self._connection.options.discovery_interval_ms / 1_000
-        names = {key.encode(): (key, 0) for key in self._keys}
-        for key in self._keys:
-            for name in await self._connection.names(f"{key}:*"):
-                if (shard := shard_of(name, key)) is not None:
-                    names[name] = (key, shard)
-        new = [Shard(name, *stream, FIRST) for name, stream in sorted(names.items())]
-        new = [shard for shard in new if shard.name not in self.by_name]
+        found = self._connection.shards(self._keys).items()
+        new = [Shard(name, *at, FIRST) for name, at in found if name not in self.by_name]
         self.by_name.update((shard.name, shard) for shard in new)
         return new
 
-    async def end_of(self, shard: Shard) -> bytes:
+    def end_of(self, shard: Shard) -> bytes:
         """Return the last generated id of a Redis stream, or the first id if missing."""
-        try:
-            info = await self._connection.call("XINFO", "STREAM", shard.name)
-        except ResponseError:
-            return FIRST
-        last_id: bytes = facts_of(info)["last-generated-id"]
-        return last_id
+        info = self._connection.facts(shard.name)
+        return FIRST if info is None else info["last-generated-id"]
 
-    async def move(self, shards: Iterable[Shard], target: SeqPos | int) -> dict[bytes, bytes]:
+    def move(self, shards: Iterable[Shard], target: SeqPos | int) -> dict[bytes, bytes]:
         """Return the ids before a target by Redis stream; a number is a time in ms.
 
         It is empty when no place has anything at or behind it.
@@ -86,10 +74,10 @@ class Shards:
                 found[shard.name] = FIRST
                 continue
             if not isinstance(target, At | int):
-                found[shard.name] = await self.end_of(shard)
+                found[shard.name] = self.end_of(shard)
                 continue
             first = id_of(target.sequence, form) if isinstance(target, At) else id_at(target, form)
-            if await self._connection.call("XRANGE", shard.name, first, "+", "COUNT", 1):
+            if self._connection.call("XRANGE", shard.name, first, "+", "COUNT", 1):
                 found[shard.name] = id_before(first)
         return found
 

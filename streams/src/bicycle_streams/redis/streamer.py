@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
@@ -58,7 +59,7 @@ class RedisAdmin(StreamAdmin):
 
     async def list_streams(self) -> list[StreamKey]:
         found: set[StreamKey] = set()
-        for name in await self._connection.names("*"):
+        for name in await asyncio.to_thread(self._connection.names, "*"):
             match = _SHARD.fullmatch(name.decode(errors="replace"))
             try:
                 found.add(StreamKey(match["key"] if match else ""))
@@ -143,7 +144,7 @@ class RedisAdmin(StreamAdmin):
         raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
 
     async def _shards(self, key: StreamKey) -> dict[int, bytes]:
-        names = await self._connection.names(f"{key}:*")
+        names = await asyncio.to_thread(self._connection.names, f"{key}:*")
         kind = await self._ask(key, "TYPE", key)
         if kind not in (b"none", b"stream"):
             raise ADMIN_REFUSED(
@@ -175,7 +176,7 @@ class RedisAdmin(StreamAdmin):
 
     async def _ask(self, key: StreamKey, *words: Any, action: str = "describe") -> Any:
         try:
-            return await self._connection.call(*words)
+            return await asyncio.to_thread(self._connection.call, *words)
         except ResponseError as error:
             raise ADMIN_REFUSED(
                 address=self.address, action=action, key=key, reason=str(error)
@@ -230,10 +231,11 @@ class RedisStreamer(Streamer):
         return super().identity, self.options.db
 
     async def _open(self) -> None:
-        await self._connection.open()
+        await asyncio.to_thread(self._connection.open)
 
     async def _close(self) -> None:
-        await self._connection.close()
+        self._connection.is_stopping.set()
+        await asyncio.to_thread(self._connection.close)
 
     def admin(self) -> StreamAdmin:
         return RedisAdmin(self._connection)

@@ -8,10 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 import msgspec
-from redis.backoff import ExponentialBackoff
-from redis.cluster import RedisCluster
 from redis.exceptions import RedisError, ResponseError, WatchError
-from redis.retry import Retry
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.stream_clients.addressing import Server, url_of
@@ -34,11 +31,12 @@ from bicycle_sdk.stream_options import (
     RedisSourceOptions,
     StreamSourceOptions,
 )
-from bicycle_streams.errors import StreamError, StreamUrlError
+from bicycle_streams.addresses import StreamKey
+from bicycle_streams.errors import ConnectionLostError, StreamError
 from bicycle_streams.messages import Message
-from bicycle_streams.redis.connection import LOST, facts_of, open_client
+from bicycle_streams.redis.connection import LOST, Connection
 from bicycle_streams.redis.ids import SEQUENCE_MAX, Timestamps, id_of, sequence_behind, shard_of
-from bicycle_streams.redis.sending import ADD_NS, time_now
+from bicycle_streams.redis.sending import add_command, script_command
 from bicycle_streams.redis.shards import entry_message
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
@@ -46,7 +44,6 @@ __all__ = ["RedisStreamSink", "RedisStreamSource"]
 _PROTOCOLS = ("redis", "rediss")
 _BATCH = 1_000
 _CUT_MAX = 50_000
-_PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
 _CONNECT_MS, _ANSWER_MS = 5_000, 25_000
 _LOOK_S = 1.0  # Time between two looks for new shards.
 # The ids of entries from one on, up to a number of them and of their bytes.
@@ -86,19 +83,29 @@ class RedisStreamSink(StreamSink):
         return RedisOutput(Server.of(self.spec, url, options, tls_protocol="rediss"))
 
 
-def _client_of(server: Server, *, wait_ms: int) -> Any:
-    """Return a client of the server or cluster, with a waiting time for outages.
+class _Client:
+    """A connection to a server, opened at the first use, without patience."""
 
-    Raises:
-        StreamUrlError: several nodes are named, and they are no cluster.
-    """
-    retries = int(wait_ms / 1_000 / _PAUSE_MAX_S) + 5 if wait_ms else 0
-    options = server.options(connect_timeout_ms=_CONNECT_MS, block_ms=_ANSWER_MS)
-    retry = Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries)
-    return open_client(server.url.streamer, options, retry)
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._opened: Connection | None = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._opened is None:
+            options = self._server.options(
+                connect_timeout_ms=_CONNECT_MS, block_ms=_ANSWER_MS, retry_timeout_ms=0
+            )
+            self._opened = Connection(self._server.url.streamer, options)
+        return self._opened
+
+    def close(self) -> None:
+        """Release the connection; the next use opens another one."""
+        if self._opened is not None:
+            self._opened.close()
 
 
-class RedisInput:
+class RedisInput(_Client):
     """Streams of a Redis server.
 
     Args:
@@ -107,47 +114,34 @@ class RedisInput:
     """
 
     def __init__(self, server: Server, group: str) -> None:
-        self._server = server
+        super().__init__(server)
         self._group = group
         self._keys = server.url.stream_keys
         self._timestamps: Timestamps = server.words["timestamps"]
-        self._client: Any = None
-        self._names: set[bytes] = set()
+        self._shards: dict[bytes, tuple[StreamKey, int]] = {}
         self._next_look_s = 0.0
 
     def __reduce__(self) -> Any:
         return RedisInput, (self._server, self._group)
 
     def extents(self, now_s: float) -> Mapping[str, Extent]:
-        try:
+        with self._away():
             if now_s >= self._next_look_s:
-                self._names = {key.encode() for key in self._keys} | set(self._shards())
+                self._shards = self._connection.shards(self._keys)
                 self._next_look_s = now_s + _LOOK_S
-            return {
-                name.decode(): extent
-                for name in sorted(self._names)
-                if (extent := self._extent_of(name)) is not None
-            }
-        except LOST as error:
-            self.close()
-            raise AwayError(str(error)) from None
-
-    def _shards(self) -> Iterator[bytes]:
-        for key in self._keys:
-            for name in self._open().scan_iter(f"{key}:*", 1_000, _type="stream"):
-                if shard_of(name, key) is not None:
-                    yield name
+            found = {name.decode(): self._extent_of(name) for name in self._shards}
+        return {name: extent for name, extent in found.items() if extent is not None}
 
     def _extent_of(self, name: bytes) -> Extent | None:
         try:
-            info = self._call("XINFO", "STREAM", name)
+            facts = self._connection.facts(name)
         except ResponseError as error:
-            if "no such key" in str(error):
-                return None
             if "WRONGTYPE" in str(error):
-                raise KeyTypeError(name.decode(), self._call("TYPE", name).decode()) from None
-            raise AwayError(f"{name.decode()}: {error}") from None  # A right is missing.
-        facts = facts_of(info)
+                kind = self._connection.call("TYPE", name).decode()
+                raise KeyTypeError(name.decode(), kind) from None
+            raise AwayError(f"{name.decode()}: {error}") from None
+        if facts is None:
+            return None
         first, last = facts["first-entry"], facts["last-entry"]
         return Extent(
             end=sequence_behind(last[0], self._timestamps) if last else 0,
@@ -159,12 +153,9 @@ class RedisInput:
         )
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
-        count = min(size[0], _CUT_MAX)
-        try:
-            ids = self._call("EVAL", _IDS, 1, shard, *self._range(start, end), count, size[1])
-        except LOST as error:
-            self.close()
-            raise AwayError(str(error)) from None
+        words = (*self._range(start, end), min(size[0], _CUT_MAX), size[1])
+        with self._away():
+            ids = self._connection.call("EVAL", _IDS, 1, shard, *words)
         behind = [sequence_behind(entry_id, self._timestamps) for entry_id in ids]
         return cut_of([sequence - 1 for sequence in behind], parts)
 
@@ -178,14 +169,13 @@ class RedisInput:
         [key] = [key for key in self._keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
         words = (self._server.words["message_field"].encode(), str(self._server.url.streamer))
+        retry_ms = self._server.words["retry_timeout_ms"]
         first, last = self._range(start, end)
         entries: list[Any] = []
         while not entries or len(entries) == _BATCH:
-            try:
-                entries = self._call("XRANGE", name, first, last, "COUNT", _BATCH, waits=True)
-            except LOST as error:
-                self.close()
-                raise AwayError(str(error)) from None
+            with self._away():
+                command = ("XRANGE", name, first, last, "COUNT", _BATCH)
+                entries = self._connection.call(*command, retry_ms=retry_ms)
             if not entries:
                 return
             items: list[Message | BadRecord] = []
@@ -203,27 +193,18 @@ class RedisInput:
         try:
             for shard, position in positions.items() if self._group else ():
                 last_id = id_of(position - 1, self._timestamps)
-                try:
-                    self._call("XGROUP", "SETID", shard, self._group, last_id)
-                except ResponseError:
-                    self._call("XGROUP", "CREATE", shard, self._group, last_id, "MKSTREAM")
-        except RedisError:
+                self._connection.move_group(shard, self._group, last_id)
+        except (RedisError, StreamError):
             self.close()  # Whatever is wrong, the positions that count are in the manifest.
 
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def _call(self, *words: Any, waits: bool = False) -> Any:
-        return self._open(waits=waits).execute_command(*words)
-
-    def _open(self, *, waits: bool = False) -> Any:
-        if self._client is None:
-            self._client = _client_of(
-                self._server, wait_ms=self._server.words["retry_timeout_ms"] if waits else 0
-            )
-        return self._client
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        """Close the connection after an error, which means that the server is unavailable."""
+        try:
+            yield
+        except StreamError as error:
+            self.close()
+            raise AwayError(error.facts.get("reason", error.summary)) from None
 
 
 def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRecord:
@@ -237,16 +218,12 @@ def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRe
     )
 
 
-class RedisOutput:
+class RedisOutput(_Client):
     """A stream of Redis; an epoch is one transaction that also sets its number."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        super().__init__(server)
         self._key = server.url.stream_key
-        self._field = server.words["message_field"]
-        self._max_length = server.words.get("max_length")
-        self._is_ns = server.words["timestamps"] == "ns"
-        self._client: Any = None
 
     def open(self, now_ms: int) -> None:
         """Check the server: the first message creates the stream."""
@@ -264,7 +241,7 @@ class RedisOutput:
 
     def _ask(self, *words: Any) -> Any:
         with self._errors():
-            return self._open().execute_command(*words)
+            return self._connection.call(*words)
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
@@ -275,7 +252,7 @@ class RedisOutput:
         4. A key that is no stream any more takes no message: the number is unchanged.
         """
         self.check()
-        with self._errors(), self._open().pipeline(transaction=True) as pipeline:
+        with self._errors(), self._connection.redis.pipeline(transaction=True) as pipeline:
             # 1. The number is watched, and shows whether the epoch is written.
             fault_point("transaction_begun")
             marker = self._marker_name(run)
@@ -304,45 +281,36 @@ class RedisOutput:
 
     def _add(self, pipeline: Any, payloads: Iterator[bytes]) -> None:
         """Add messages to a transaction; with nanoseconds, a script sets their ids."""
-        if not self._is_ns:
-            trim = () if self._max_length is None else ("MAXLEN", "~", self._max_length)
+        options = self._connection.options
+        if options.timestamps == "ms":
             for payload in payloads:
-                pipeline.execute_command("XADD", self._key, *trim, "*", self._field, payload)
+                pipeline.execute_command(*add_command(options, self._key, None, payload))
             return
-        while batch := list(islice(payloads, _BATCH)):
-            words = [word for payload in batch for word in (*time_now(), payload)]
-            head = (self._field, self._max_length or "")
-            pipeline.execute_command("EVAL", ADD_NS, 1, self._key, *head, *words)
+        while batch := [(None, payload) for payload in islice(payloads, _BATCH)]:
+            pipeline.execute_command(*script_command(options, self._key, batch))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Close the connection after an error, and convert the error."""
         try:
             yield
+            return
         except (*LOST, WatchError) as error:
-            self.close()
-            raise AwayError(str(error)) from None
-        except StreamUrlError as error:  # Several nodes, and no cluster.
-            raise RefusedError(error.summary) from None
+            found: Exception = AwayError(str(error))
+        except ConnectionLostError as error:
+            found = AwayError(error.facts["reason"])
+        except StreamError as error:
+            found = RefusedError(error.summary)
         except RedisError as error:
-            self.close()
-            raise RefusedError(str(error)) from None
-
-    def _open(self) -> Any:
-        if self._client is None:
-            self._client = _client_of(self._server, wait_ms=0)
-        return self._client
+            found = RefusedError(str(error))
+        self.close()
+        raise found
 
     def _marker_name(self, run: str) -> str:
         """Return the key of the epoch number, in the stream's slot of a cluster."""
-        if isinstance(self._open(), RedisCluster):
+        if self._connection.is_cluster:
             return f"bicycle:epoch:{{{self._key}}}:{run}"
         return f"bicycle:epoch:{run}"
-
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
 
 
 def _of_messages(answer: Any) -> list[Any]:
