@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-_MESSAGE, _FLOW, _SUCCESS, _SEEK = 9, 11, 13, 28
+_SEND, _MESSAGE, _FLOW, _SUCCESS, _SEEK = 6, 9, 11, 13, 28
 _CONSUMER_ID, _REQUEST_ID = 1, 2
+_PRODUCER_ID = 1
 
 
 class _Frames:
@@ -112,5 +113,27 @@ class DeafConsumer:
                 if consumer not in self._seen:
                     self._seen.append(consumer)
                 if self._seen.index(consumer) == self._number:
+                    continue
+            yield frame
+
+
+class UnheardProducer:
+    """The broker gets no message of the first producer of a connection."""
+
+    def __init__(self) -> None:
+        self._near = _Frames()
+        self._first: int | None = None
+        self.dropped_count = 0
+
+    def __call__(self, data: bytes, is_of_client: bool) -> bytes:
+        return b"".join(self._heard(data)) if is_of_client else data
+
+    def _heard(self, data: bytes) -> Iterator[bytes]:
+        for kind, numbers, frame in self._near.split(data):
+            if kind == _SEND:
+                producer = numbers.get(_PRODUCER_ID, 0)
+                self._first = producer if self._first is None else self._first
+                if producer == self._first:
+                    self.dropped_count += 1
                     continue
             yield frame

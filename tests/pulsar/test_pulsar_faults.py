@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bicycle_runtime.testing import Harness
 from bicycle_sdk.clock import ManualClock
 from bicycle_streams import At, connect
 from bicycle_streams.addresses import StreamerUri, StreamKey
@@ -12,7 +13,7 @@ from bicycle_streams.pulsar.cluster import Cluster
 from bicycle_streams.pulsar.consuming import PulsarConsumer
 from bicycle_streams.pulsar.options import PulsarOptions
 from bicycle_streams.testing.cases import lately_ms, numbers, send
-from tests.pulsar.faults import DeafConsumer, LateAnswer
+from tests.pulsar.faults import DeafConsumer, LateAnswer, UnheardProducer
 
 COUNT = 10
 ALONE = {}
@@ -117,4 +118,47 @@ def test_a_time_is_found_although_the_broker_sends_nothing_to_one_client(
         assert await numbers(consumer, COUNT - 3) == list(range(3, COUNT))
 
     faulty(lambda: DeafConsumer(number))
+    run(pulsar_server, scenario)
+
+
+def test_messages_without_a_receipt_are_sent_by_the_next_producer(
+    pulsar_server, new_key, faulty, monkeypatch
+):
+    monkeypatch.setattr("bicycle_streams.pulsar.sending._SILENCE_MS", 1_000)
+    key, faults = new_key("unheard"), []
+    faulty(lambda: faults.append(UnheardProducer()) or faults[-1])
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(key)
+        sent = producer.send("0"), producer.send_many(["1", "2"])
+        for each in sent:
+            await each
+        consumer = await streamer.create_consumer(key, start="earliest")
+        assert await numbers(consumer, 3) == [0, 1, 2]
+
+    run(pulsar_server, scenario)
+
+    assert sum(each.dropped_count for each in faults)
+
+
+def test_a_job_sends_an_epoch_by_the_next_producer(
+    pulsar_server, new_key, faulty, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("bicycle_streams.pulsar.sending._SILENCE_MS", 1_000)
+    key, faults = new_key("unheard-job"), []
+    faulty(lambda: faults.append(UnheardProducer()) or faults[-1])
+
+    def job(env):
+        env.from_collection(["0", "1", "2"]).uid("in").to_uri(f"{pulsar_server.uri}/{key}").uid(
+            "out"
+        )
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.run()
+    assert sum(each.dropped_count for each in faults)
+
+    async def scenario(streamer):
+        consumer = await streamer.create_consumer(key, start="earliest")
+        assert await numbers(consumer, 3) == [0, 1, 2]
+
     run(pulsar_server, scenario)

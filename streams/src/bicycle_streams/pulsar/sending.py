@@ -2,19 +2,23 @@
 
 The client reports receipts by callbacks on its own thread, and ends the process if a callback
 raises. So callbacks only store the receipt, and the last one wakes the event loop.
+
+A producer that gets no receipts for some time is replaced, as readers are. With exactly-once it is
+kept: brokers know its messages by its name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pulsar
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamKey
-from bicycle_streams.errors import StreamError
+from bicycle_streams.errors import ConnectionLostError, StreamError
 from bicycle_streams.messages import OutgoingMessage, Receipt
 from bicycle_streams.options import Durability
 from bicycle_streams.pulsar.cluster import Cluster, reason_of
@@ -24,6 +28,7 @@ from bicycle_streams.queued_sending import Pending, QueuedSender
 
 _BATCH_MAX = 10_000
 _LINGER_MS = 1
+_SILENCE_MS = 10_000  # Another producer sends what has no receipt after this time.
 _COMPRESSIONS = {
     "none": pulsar.CompressionType.NONE,
     "lz4": pulsar.CompressionType.LZ4,
@@ -81,6 +86,23 @@ class PulsarSender(QueuedSender):
         return NOT_TEXT(backend=self.address, key=message.stream_key, reason=reason)
 
     async def _write(self, batch: list[Pending]) -> None:
+        deadline_s = time.monotonic() + self._cluster.options.delivery_timeout_ms / 1_000
+        while batch:
+            found = await self._send(batch)
+            is_late = self._is_exact or time.monotonic() >= deadline_s
+            batch = []
+            for answer in found:
+                if answer[2] == pulsar.Result.Timeout and not is_late:
+                    batch.append(answer[0])
+                else:
+                    self._settle(*answer)
+            if batch:
+                silent = {pending.shard for pending in batch}
+                producers = [self._producers.pop(shard) for shard in silent]
+                await asyncio.to_thread(_close_all, producers)
+
+    async def _send(self, batch: list[Pending]) -> list[_Answer]:
+        """Return the reports of the client about messages, in their order."""
         answers = _Answers(len(batch))
         for pending in batch:
             shard = pending.shard
@@ -93,8 +115,7 @@ class PulsarSender(QueuedSender):
                     continue
             self._hand_over(self._producers[shard], pending, answers)
         await answers.all_there()
-        for answer in answers.found:
-            self._settle(*answer)
+        return answers.found
 
     def _hand_over(self, producer: Any, pending: Pending, answers: _Answers) -> None:
         message = pending.message
@@ -110,7 +131,10 @@ class PulsarSender(QueuedSender):
         key = pending.message.stream_key
         if result != pulsar.Result.Ok:
             reason = getattr(result, "name", str(result))
-            self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
+            if result == pulsar.Result.Timeout:
+                self.refuse(pending, ConnectionLostError(address=self.address, reason=reason))
+            else:
+                self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
             return
         try:
             sequence = sequence_of(message_id)
@@ -126,6 +150,9 @@ class PulsarSender(QueuedSender):
             self._cluster.require_deduplication(key)
         topic = self._cluster.partitions(key, max(self._shard_count, shard_id + 1))[shard_id]
         options = self._cluster.options
+        timeout_ms = options.delivery_timeout_ms
+        if not self._is_exact:
+            timeout_ms = min(timeout_ms, _SILENCE_MS)
         try:
             return self._cluster.client.create_producer(
                 topic,
@@ -133,7 +160,7 @@ class PulsarSender(QueuedSender):
                 batching_max_publish_delay_ms=_LINGER_MS,
                 compression_type=_COMPRESSIONS[options.compression],
                 max_pending_messages=_BATCH_MAX,
-                send_timeout_millis=options.delivery_timeout_ms,
+                send_timeout_millis=timeout_ms,
             )
         except pulsar.PulsarException as error:
             raise NOT_DELIVERED(address=self.address, key=key, reason=reason_of(error)) from None
@@ -156,11 +183,14 @@ def _close_all(producers: list[Any]) -> None:
             continue  # The server does not respond; its receipts were stored.
 
 
+_Answer: TypeAlias = tuple[Pending, int, Any, Any]
+
+
 class _Answers:
     """The client's reports of a batch of messages, from its thread."""
 
     def __init__(self, count: int) -> None:
-        self.found: list[tuple[Pending, int, Any, Any]] = []
+        self.found: list[_Answer] = []
         self._missing = count
         self._loop = asyncio.get_running_loop()
         self._are_there = asyncio.Event()
