@@ -19,6 +19,7 @@ from bicycle_runtime.jobs.operations.operation import OperationKind
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
+from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.watching.listing import JobQuery
 from bicycle_streams.access.roles import Role
 
@@ -196,7 +197,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/quotas/{owner}", summary="Show the quota of an owner.",
           handler=quotas.quota, answer=shapes.QuotaAnswer, role=Role.ADMIN),
     Route(method="PUT", path="/quotas/{owner}", summary="Set the quota of an owner.",
-          handler=quotas.set_quota, body=shapes.QuotaBody, answer=shapes.QuotaAnswer,
+          handler=quotas.set_quota, body=Quota, answer=shapes.QuotaAnswer,
           role=Role.ADMIN, errors=(400, 413, 415, 422, 429)),
     Route(method="GET", path="/plugins", summary="List the uploaded plugins.",
           handler=plugins.plugins, answer=shapes.PluginList),

@@ -5,7 +5,7 @@ Tests compare real responses with them: a response has exactly these fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -43,7 +43,6 @@ __all__ = [
     "PluginList",
     "PoolSlots",
     "QuotaAnswer",
-    "QuotaBody",
     "SamplesAnswer",
     "SavepointList",
     "SlotList",
@@ -55,14 +54,6 @@ __all__ = [
     "Worker",
     "WorkerList",
 ]
-
-
-class QuotaBody(Shape, frozen=True, kw_only=True):
-    """The quota of an owner; null means no limit. See ``QuotaAnswer``."""
-
-    jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
-    slots: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    upload_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
 
 
 class QuotaAnswer(Shape, frozen=True, kw_only=True):

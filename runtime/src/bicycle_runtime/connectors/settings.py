@@ -27,6 +27,7 @@ from bicycle_sdk.errors import (
 from bicycle_sdk.option_values import OptionValueError
 from bicycle_sdk.options import from_mapping
 from bicycle_sdk.record_types import type_name
+from bicycle_sdk.stream_options import PayloadOptions
 
 _T = TypeVar("_T")
 
@@ -86,6 +87,14 @@ def codec_for(
         return make_codec(name, record_type, options or {})
     except BicycleError as error:
         raise option_error(spec, f"{role}_format", error.summary, error.remedy) from error
+
+
+def payload_codec(spec: ConnectorSpec, options: PayloadOptions) -> Codec:
+    """Return the codec of a stream's payloads; errors as of ``codec_for``."""
+    return codec_for(
+        spec, "value", str(options.value_format), record_type=spec.record_type,
+        options=options.value_format_options,
+    )  # fmt: skip
 
 
 def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:

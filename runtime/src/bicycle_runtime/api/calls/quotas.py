@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from starlette.responses import Response
 
 from bicycle_runtime.api.route import Call, answer_json
-from bicycle_runtime.service.users.owners import Quota
 
 
 async def quota(call: Call) -> Response:
@@ -20,6 +16,5 @@ async def quota(call: Call) -> Response:
 async def set_quota(call: Call) -> Response:
     """Set the quota of an owner; running jobs continue."""
     owner = str(call.request.path_params["owner"])
-    given: Any = call.body
-    await call.scope.set_quota(owner, Quota(**msgspec.structs.asdict(given)))
+    await call.scope.set_quota(owner, call.body)
     return answer_json(await call.scope.quota(owner))

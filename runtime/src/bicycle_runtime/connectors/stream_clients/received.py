@@ -19,9 +19,8 @@ from typing import Any
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, lines_of
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import payload_codec, read_options
 from bicycle_runtime.connectors.stream_clients.addressing import check_tls, client_words, url_of
-from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.connectors.stream_clients.source import decoded_batch
 from bicycle_runtime.contract import (
     BadRecord,
@@ -311,7 +310,7 @@ class ReceivedSource(SnapshotsState, JournalSource):
         )
         self._url = self.url()
         backend_of(self._url.streamer)  # Its library must be there before anything begins.
-        self._codec = codec_of(spec, options)
+        self._codec = payload_codec(spec, options)
         self.gives_fields = reads_fields(self._codec)
         self._sequence: int | None = None
 

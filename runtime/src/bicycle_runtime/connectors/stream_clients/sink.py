@@ -21,7 +21,7 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import run_of, storage_id_of
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import payload_codec, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
@@ -29,7 +29,6 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     RefusedError,
     StreamOutput,
 )
-from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -58,7 +57,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(self.options_class, spec)
-        self._codec = codec_of(spec, options)
+        self._codec = payload_codec(spec, options)
         self._output = self.make_output(options)
         self._patience = Patience(
             vertex=spec.vertex_id,

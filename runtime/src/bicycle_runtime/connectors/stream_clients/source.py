@@ -18,7 +18,7 @@ from bicycle_runtime.connectors.errors import (
     STREAMS_REPLACED,
     STREAMS_UNREACHABLE,
 )
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import payload_codec, read_options
 from bicycle_runtime.connectors.stream_clients.backends import (
     AwayError,
     Cut,
@@ -27,7 +27,6 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     StreamInput,
 )
 from bicycle_runtime.connectors.stream_clients.losses import Loss, LossWatch
-from bicycle_runtime.connectors.stream_clients.options import codec_of
 from bicycle_runtime.contract import (
     BadRecord,
     Budget,
@@ -63,7 +62,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(self.options_class, spec)
-        self._codec = codec_of(spec, options)
+        self._codec = payload_codec(spec, options)
         self.gives_fields = reads_fields(self._codec)
         self._input = self.make_input(options)
         self._ends: Mapping[str, int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -14,16 +15,16 @@ from bicycle_streams.access.database import Database
 from bicycle_streams.access.roles import Identity
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """The quota of an owner; None means no limit.
+class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The quota of an owner; null means no limit.
 
     ``jobs`` run or wait, ``slots`` are used by running jobs, ``upload_bytes`` are bytes of all
     stored wheels.
     """
 
-    jobs: int | None = None
-    slots: int | None = None
-    upload_bytes: int | None = None
+    jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    slots: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    upload_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
 
 
 _NO_QUOTA = Quota()
