@@ -131,7 +131,7 @@ class Connection:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the server belongs to a cluster."""
+        """True if the server belongs to a cluster."""
         return isinstance(self.redis, cluster.RedisCluster)
 
     def branch(self) -> Connection:
