@@ -62,9 +62,16 @@ class World:
     def connection(self):
         return kopf.ConnectionInfo(server=self.url)
 
+    def session(self):
+        """Return a session with the rights of the operator."""
+        return aiohttp.ClientSession()
+
     @asynccontextmanager
-    async def operator(self, *, is_alone=True, priority=None):
-        """Run an operator in a thread: kopf waits for all tasks of its loop when it ends."""
+    async def operator(self, *, is_alone=True, priority=None, url=None):
+        """Run an operator in a thread: kopf waits for all tasks of its loop when it ends.
+
+        It reaches the API server under another ``url`` if given.
+        """
         stop, ready = threading.Event(), threading.Event()
 
         async def run():
@@ -72,16 +79,16 @@ class World:
 
             @kopf.on.login(registry=registry)
             def login(**_):
-                return kopf.AiohttpSession(server=self.url, aiohttp_session=api)
+                return kopf.AiohttpSession(server=url or self.url, aiohttp_session=api)
 
             settings = settings_of_operator()
             settings.peering.standalone, settings.peering.mandatory = is_alone, not is_alone
             if priority is not None:
                 settings.peering.priority = priority
             # A session that kopf makes by itself may stay open when its operator ends.
-            async with aiohttp.ClientSession() as api, aiohttp.ClientSession() as session:
+            async with self.session() as api, aiohttp.ClientSession() as session:
                 service = Service(url=self.service_url, session=session, age_s=0)
-                register(registry, service, period_s=PERIOD_S)
+                register(registry, service, settings, period_s=PERIOD_S)
                 await kopf.operator(
                     registry=registry, settings=settings, clusterwide=True, stop_flag=stop,
                     ready_flag=ready,

@@ -1,7 +1,8 @@
 """The handlers of kopf, which reconcile resources and write their status.
 
-A timer makes all steps, and a lost watch only delays a change. kopf may call the handler of a
-deletion beside a running timer: both take the lock of the resource.
+A timer makes all steps, and a lost watch only delays a change. It writes patches itself: an error
+of a patch of kopf would end the timer for good. kopf may call the handler of a deletion beside a
+running timer: both take the lock of the resource.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import aiohttp
 import kopf
+from kopf._cogs.clients.errors import APIError
+from kopf._cogs.clients.patching import patch_obj
 
 from bicycle_operator.autoscaling import autoscale
 from bicycle_operator.reconciling import job_name, reconcile, remove
@@ -24,26 +28,36 @@ _WARNINGS = frozenset(
 )
 
 
-def register(registry: kopf.OperatorRegistry, service: Service, *, period_s: float) -> None:
+def register(
+    registry: kopf.OperatorRegistry, service: Service, settings: kopf.OperatorSettings, *,
+    period_s: float,
+) -> None:  # fmt: skip
     """Add the handlers of all resources; timers call them every ``period_s`` seconds."""
 
+    async def write(patch: kopf.Patch, cause: Any) -> None:
+        given = {name: cause[name] for name in ("resource", "namespace", "name", "logger")}
+        try:
+            await patch_obj(settings=settings, patch=patch, **given)
+        except (APIError, aiohttp.ClientError, TimeoutError) as error:
+            raise kopf.TemporaryError(f"not written: {error}", delay=period_s) from error
+
     @kopf.timer(*_JOBS, interval=period_s, registry=registry)
-    async def reconcile_job(body: kopf.Body, patch: kopf.Patch, memo: Any, **_: Any) -> None:
+    async def reconcile_job(body: kopf.Body, memo: Any, **cause: Any) -> None:
         async with memo.setdefault("lock", asyncio.Lock()):
             if "deletionTimestamp" in body["metadata"]:
                 return
-            former = dict(body.get("status", {}))
+            former, patch = dict(body.get("status", {})), kopf.Patch()
             try:
                 status = await reconcile(body, service, now_s=time.time())
                 if "autoscaling" in body["spec"]:
                     await _autoscale(body, status, patch, service)
             except Unavailable as error:
-                unknown = {"status": "Unknown", "reason": "ServiceUnavailable"}
-                unknown["message"] = str(error)
-                conditions = [{**each, **unknown} for each in former.get("conditions", [])]
+                lost = {"status": "Unknown", "reason": "ServiceUnavailable", "message": str(error)}
+                conditions = [{**each, **lost} for each in former.get("conditions", [])]
                 status = {**former, "seen": None, "conditions": conditions}
             if status != former:
                 patch.status.update(status)
+            await write(patch, cause)
             for each in status["conditions"]:
                 if each not in former.get("conditions", []):
                     _report(body, each["reason"], each["message"])
@@ -59,23 +73,20 @@ def register(registry: kopf.OperatorRegistry, service: Service, *, period_s: flo
             raise kopf.TemporaryError(waits, delay=period_s)
 
     @kopf.timer(*_SAVEPOINTS, interval=period_s, registry=registry)
-    async def take_savepoint(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
-        former = dict(body.get("status", {}))
+    async def take_savepoint(body: kopf.Body, **cause: Any) -> None:
+        former, patch = dict(body.get("status", {})), kopf.Patch()
         try:
             status = await savepoint(body, former, service)
         except Unavailable:
             return
         if status["phase"] != former.get("phase"):
             patch.status.update(status)
+            await write(patch, cause)
             _report(body, status["phase"], status.get("message") or status.get("url", ""))
 
 
 async def savepoint(body: Mapping[str, Any], former: Json, service: Service) -> Json:
-    """Create a savepoint once, and return the status of its resource.
-
-    Raises:
-        Unavailable: the service cannot answer now.
-    """
+    """Create a savepoint once, and return the status of its resource."""
     if former.get("phase") in ("Completed", "Failed"):
         return former
     facts, uid = dict(body["spec"]), body["metadata"]["uid"]

@@ -48,9 +48,9 @@ async def run(given: argparse.Namespace) -> None:
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(connector=trusted, timeout=timeout) as session:
         service = Service(url=given.service, session=session, token_file=given.token_file)
-        register(registry, service, period_s=given.period_s)
+        register(registry, service, settings := settings_of_operator(), period_s=given.period_s)
         await kopf.operator(
-            registry=registry, settings=settings_of_operator(),
+            registry=registry, settings=settings,
             clusterwide=not given.namespace, namespaces=given.namespace,
             liveness_endpoint=given.liveness,
         )  # fmt: skip

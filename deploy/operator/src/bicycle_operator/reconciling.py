@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from bicycle_operator.service import Refused, Service
+from bicycle_operator.service import Json, Refused, Service
 
-Json = dict[str, Any]
 _ENDING = frozenset({"STOPPING", "CANCELING", "FAILING"})
 # NONE: there is no job. LOST: its processes ended without a result, such as with their pod.
 _RESUMABLE = frozenset({"NONE", "LOST", "STOPPED", "PAUSED", "SUSPENDED"})
@@ -29,9 +28,6 @@ RETRY_S = 60.0
 _REMOVALS = {"Drain": "drain", "Savepoint": "suspend", "Cancel": "cancel"}
 # The parts of a spec that only a new start can change.
 _OF_START = ("plugin", "pipeline", "params", "options", "engine", "spark", "slots")
-
-
-# The last operation of a job without one.
 _NO_OPERATION: Json = {"id": 0, "key": None, "kind": "", "state": "", "result": None}
 
 

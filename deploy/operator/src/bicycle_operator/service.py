@@ -25,19 +25,12 @@ class Refused(Exception):
 
 @dataclass(kw_only=True)
 class Service:
-    """A service, and its lists, which all resources share.
-
-    Attributes:
-        url: URL of the service.
-        session: Connections to the service.
-        token_file: File with a token of the role operator, which is read for each request.
-        age_s: Maximum age of the lists, in seconds.
-    """
+    """A service, and its lists, which all resources share."""
 
     url: str
     session: aiohttp.ClientSession
-    token_file: Path | None = None
-    age_s: float = 1.0
+    token_file: Path | None = None  # It has the role operator, and is read for each request.
+    age_s: float = 1.0  # Maximum age of the lists.
     _lists: dict[str, tuple[float, list[Json]]] = field(default_factory=dict)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
@@ -63,8 +56,6 @@ class Service:
 
     async def send(self, method: str, path: str, *, body: Any = None, key: str = "") -> Json:
         """Send a request, and return the answer.
-
-        A second request with the same key only returns the operation of the first.
 
         Raises:
             Refused: the service rejected the request.
