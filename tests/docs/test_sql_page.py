@@ -36,9 +36,10 @@ def built(text, file="page.sql"):
 @pytest.fixture
 def functions(tmp_path, monkeypatch):
     """The module with the functions of the page, importable."""
-    [module] = blocks("docs/how-to/sql.md", "python")
-    (tmp_path / "shop_functions.py").write_text(module)
+    module = blocks("docs/how-to/sql.md", "python")
+    (tmp_path / "shop_functions.py").write_text("\n\n".join(module))
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
     monkeypatch.delitem(sys.modules, "shop_functions", raising=False)
 
 
@@ -60,6 +61,9 @@ def test_the_statements_of_the_page_are_one_file():
         "basket_tags",
         "basket_lines",
         "most_bids",
+        "top_bids",
+        "sales_by_city",
+        "review_words",
     }
 
 
@@ -72,7 +76,8 @@ def test_the_joins_of_the_page_give_their_rows():
     shipments = [{"order_id": 2, "at": day(30)}]
     inputs = {"orders": orders, "rates": rates, "shipments": shipments}
 
-    with Harness(built(text), scripted=["bids-source", "bids_of_kafka-source", "baskets-source", *(
+    with Harness(built(text), scripted=["bids-source", "bids_of_kafka-source", "baskets-source",
+        "sales-source", "reviews-source", *(
         f"{name}-source" for name in inputs
     )]) as harness:  # fmt: skip
         for name, rows in inputs.items():

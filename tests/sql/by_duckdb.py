@@ -36,6 +36,7 @@ class Duck:
         self.records = read_records(self.text, "duckdb")
         self.connection = duckdb.connect()
         self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
         self.connection.execute("CREATE TABLE watermark AS SELECT TIMESTAMP '-infinity' AS moment")
         self.watermarks = {}
         self.seen = {}
@@ -87,6 +88,8 @@ class Duck:
 
     def create_function(self, definition):
         function = load_function(definition.name, definition.location, of_plugins=False)
+        if function.columns:  # DuckDB has no table functions in Python.
+            return
         [signature], python = function.row.signatures, function.python
 
         def call(*row):

@@ -1,5 +1,7 @@
 """Functions in Python that test files of this folder call, here and in DuckDB."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import pyarrow
@@ -38,3 +40,18 @@ def squared(
 
 def refused(number: int) -> int:
     raise ValueError(f"{number} is refused")
+
+
+@dataclass
+class Part:
+    number: int
+    word: str | None
+
+
+def numbers_to(count: int) -> Iterator[int]:
+    yield from range(1, count + 1)
+
+
+def parts_of(name: str, sign: str = " ") -> Iterator[Part]:
+    for number, word in enumerate(name.split(sign), 1):
+        yield Part(number, word or None)

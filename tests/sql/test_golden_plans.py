@@ -21,6 +21,7 @@ from bicycle_runtime.tables.plans import (
     JoinRows,
     Project,
     Scan,
+    SortRows,
     WindowAggregate,
     inputs_of,
     require_append_only,
@@ -97,6 +98,8 @@ def lines_of(plan, indent=""):
             if plan.kind == "interval":
                 word += f" ({plan.bounds[0]} to {plan.bounds[1]} ms)"
             parts = {"left keys": plan.left_keys, "right keys": plan.right_keys}
+        case SortRows():
+            parts = {"order": [plan.text]}
         case Changing():
             word += f" {plan.operator}"
             parts = {name or "values": values for name, values in plan.parts.items()}

@@ -63,7 +63,6 @@ STAND_ALONE = frozenset(
         "connectors.files.zstd",
         "connectors.kafka.idle_rest",
         "connectors.tables.row_groups",
-        "endpoints.keys",
         "expressions.sql.texts",
         "extraction.loading",
         "formats.errors",

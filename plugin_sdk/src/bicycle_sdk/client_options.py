@@ -9,6 +9,7 @@ from bicycle_sdk.options import option
 from bicycle_sdk.tls_files import TlsFiles
 
 __all__ = [
+    "UNBOUNDED",
     "GrowingInput",
     "Listening",
     "Publication",
@@ -20,6 +21,8 @@ __all__ = [
     "TransactionWait",
     "UserName",
 ]
+
+UNBOUNDED = "waits for new messages; set the option bounded = 'true'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,10 @@ class GrowingInput:
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the end of the source, which graphs always have."""
         return {"follow": cls.follow, **given}
+
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends; empty if it ends."""
+        return "waits for new input; remove the option follow" if self.follow else ""
 
 
 @dataclass(frozen=True, kw_only=True)

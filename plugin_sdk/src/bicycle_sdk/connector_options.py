@@ -242,6 +242,13 @@ class SourceOptions(ConnectorOptions, Generic[T_co]):
         """Return the type of the records; None if it is unknown."""
         return None
 
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends, and the option that ends it; empty if it ends.
+
+        ``ORDER BY`` and ``LIMIT`` of SQL need input that ends. The text follows a table's name.
+        """
+        return "never ends; store its rows first, and sort the stored table"
+
     def build_connector(self) -> SourceDescriptor[T_co]:
         """Return the source as a plain value; ``env.add_source`` also takes the options."""
         properties = self._properties()

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bicycle_sdk.client_options import Publication, Rewinding
+from bicycle_sdk.connector_options import SourceOptions
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-__all__ = ["MarkerTable", "PostgresTable", "UpsertOptions"]
+__all__ = ["MarkerTable", "PostgresLookupOptions", "PostgresTable", "UpsertOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,23 @@ class PostgresTable:
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:
         """Return the database: ``postgresql://user@host:port/database``."""
         return {"url": f"{parts.scheme}://{parts.netloc}{parts.path}"}
+
+
+class PostgresLookupOptions(
+    PostgresTable, SourceOptions[Any], connector="postgres", extra="postgres", call="PostgresLookup"
+):
+    """The options of a PostgreSQL table whose rows are found by key: table and cache."""
+
+    cache_rows: int = option(
+        default=10_000, low=1, high=10_000_000, doc="Maximum number of cached keys per subtask."
+    )
+    cache_ms: int = option(
+        default=60_000, low=0, high=7 * 86_400_000,
+        doc="Lifetime of a cached row; 0 disables the cache.",
+    )  # fmt: skip
+    timeout_ms: int = option(
+        default=30_000, low=1, high=7 * 86_400_000, doc="Time limit of a request."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

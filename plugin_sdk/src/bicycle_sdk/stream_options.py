@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from bicycle_sdk.client_options import (
+    UNBOUNDED,
     Listening,
     Publication,
     PulsarCluster,
@@ -227,6 +228,10 @@ class StreamSourceOptions(_PayloadSource):
             "messages."
         ),
     )
+
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends; empty if it ends."""
+        return "" if self.bounded else UNBOUNDED
 
 
 class FileStreamSourceOptions(

@@ -7,15 +7,20 @@ program. This module has texts and names only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
-from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.expressions import Expression
 from bicycle_sdk.installed import sql_session
 from bicycle_sdk.locations import calling_location
+from bicycle_sdk.sql_texts import (
+    expression_text,
+    interval_text,
+    item_text,
+    named_items,
+    quote_name,
+    refusal,
+    shift_time,
+)
 from bicycle_sdk.windows.assigners import Duration, duration_ms
 
 if TYPE_CHECKING:
@@ -43,18 +48,20 @@ class Table(Generic[T]):
 
     def select(self, *columns: Any, **named: Any) -> Table[dict[str, Any]]:
         """Return a table of columns: names or expressions, or values by new names."""
-        items = [*map(_item, columns), *_named_items(named)]
+        items = [*map(item_text, columns), *named_items(named)]
         return self._query("select", f"SELECT {', '.join(items)} FROM {self._source('select')}")
 
     def where(self, condition: Any) -> Table[T]:
         """Return the rows for which a condition is true; NULL is not true."""
         source = self._source("where")
-        return self._query("where", f"SELECT * FROM {source} WHERE {_text(condition)}", self._type)
+        return self._query(
+            "where", f"SELECT * FROM {source} WHERE {expression_text(condition)}", self._type
+        )
 
     def with_columns(self, **columns: Any) -> Table[dict[str, Any]]:
         """Return the table with added or replaced columns."""
-        kept = [_quote(name) for name in self.columns if name not in columns]
-        items = [*kept, *_named_items(columns)]
+        kept = [quote_name(name) for name in self.columns if name not in columns]
+        items = [*kept, *named_items(columns)]
         source = self._source("with_columns")
         return self._query("with_columns", f"SELECT {', '.join(items)} FROM {source}")
 
@@ -99,36 +106,103 @@ class Table(Generic[T]):
         mine, theirs = self.columns, other.columns
         missing = [each for each in keys if each not in mine or each not in theirs]
         if missing:
-            raise _refusal(
+            raise refusal(
                 "join", f"{missing[0]!r} is not a column of both tables",
                 "name the keys alike: select(…, new_name=col(…))",
             )  # fmt: skip
         rest = [name for name in theirs if name not in keys]
         twice = [name for name in rest if name in mine]
         if twice:
-            raise _refusal(
+            raise refusal(
                 "join", f"both tables have a column {twice[0]}",
                 f"rename it in one table: select(…, new_name=col({twice[0]!r}))",
             )  # fmt: skip
         if within is None and as_of is None and not {*_WINDOW_KEYS} <= {*keys}:
-            raise _refusal(
+            raise refusal(
                 "join", "the join has no bound, so it would keep all rows",
                 "pass within=… or as_of=…, or join windows on window_start and window_end",
             )  # fmt: skip
         key = "l.{0}" if how in ("inner", "left") else "COALESCE(l.{0}, r.{0}) AS {0}"
-        shown = [key.format(_quote(each)) for each in keys]
-        shown += [f"l.{_quote(each)}" for each in mine if each not in keys]
-        shown += [f"r.{_quote(each)}" for each in rest]
-        version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{_quote(as_of)}"
-        terms = [f"l.{_quote(each)} = r.{_quote(each)}" for each in keys]
+        shown = [key.format(quote_name(each)) for each in keys]
+        shown += [f"l.{quote_name(each)}" for each in mine if each not in keys]
+        shown += [f"r.{quote_name(each)}" for each in rest]
+        version = "" if as_of is None else f" FOR SYSTEM_TIME AS OF l.{quote_name(as_of)}"
+        terms = [f"l.{quote_name(each)} = r.{quote_name(each)}" for each in keys]
         if within is not None:
             time, other_time = self._time("join"), other._time("join")
-            low, high = (_move(f"l.{time}", each) for each in within)
+            low, high = (shift_time(f"l.{time}", each) for each in within)
             terms.append(f"r.{other_time} BETWEEN {low} AND {high}")
         return self._query(
             "join",
             f"SELECT {', '.join(shown)} FROM {self._source('join')} AS l {how.upper()} JOIN "
             f"{other._source('join')}{version} AS r ON {' AND '.join(terms)}",
+        )
+
+    def order_by(self, *keys: Any, descending: bool | Sequence[bool] = False) -> Table[T]:
+        """Sort the rows, once the input has ended.
+
+        NULL is greater than all values, and NaN than all other numbers. Rows with equal keys are
+        ordered by their values as text.
+
+        Args:
+            keys: Names or expressions; the first one decides first.
+            descending: Whether the greatest value comes first, for all keys or for each.
+
+        Raises:
+            StreamDefinitionError: there is no key, or another number of flags.
+            SQL_TEXT_INVALID: the input never ends, or a key cannot be sorted.
+        """
+        flags = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
+        if not keys or len(flags) != len(keys):
+            raise refusal(
+                "order_by", f"got {len(keys)} keys and {len(flags)} values of descending",
+                "pass a key or more, and one value of descending for all or for each",
+            )  # fmt: skip
+        terms = [
+            f"{expression_text(key)}{' DESC' if flag else ''}"
+            for key, flag in zip(keys, flags, strict=True)
+        ]
+        text = f"SELECT * FROM {self._source('order_by')} ORDER BY {', '.join(terms)}"
+        return self._query("order_by", text, self._type)
+
+    def limit(self, n: int, *, offset: int = 0) -> Table[T]:
+        """Return the first ``n`` rows after ``offset`` rows, once the input has ended.
+
+        The rows are those of ``order_by``; without it, they are the same rows in each run.
+
+        Raises:
+            SQL_TEXT_INVALID: the input never ends, or a number is negative.
+        """
+        text = f"SELECT * FROM {self._source('limit')} LIMIT {n} OFFSET {offset}"
+        return self._query("limit", text, self._type)
+
+    def lookup_join(
+        self, table: str, *, on: str, how: Literal["inner", "left"] = "inner"
+    ) -> Table[dict[str, Any]]:
+        """Complete rows from a table of a database, whose rows are found by key.
+
+        Args:
+            table: The name of the table, from ``CREATE TABLE`` in ``env.sql``.
+            on: The column with the key, whose name is that of the ``PRIMARY KEY``.
+            how: ``left`` keeps rows without a match; their columns of the table are NULL.
+
+        Raises:
+            StreamDefinitionError: both tables have a column that is not the key.
+            SQL_TEXT_INVALID: the table cannot be looked up.
+        """
+        mine, theirs = self.columns, self._session.columns(table)
+        twice = [name for name in theirs if name in mine and name != on]
+        if twice:
+            raise refusal(
+                "lookup_join", f"both tables have a column {twice[0]}",
+                f"rename it in this table: select(…, new_name=col({twice[0]!r}))",
+            )  # fmt: skip
+        shown = ", ".join(f"r.{quote_name(name)}" for name in theirs if name != on)
+        return self._query(
+            "lookup_join",
+            f"SELECT l.*{', ' if shown else ''}{shown} FROM {self._source('lookup_join')} AS l "
+            f"{how.upper()} JOIN {quote_name(table)} FOR SYSTEM_TIME AS OF PROCTIME() AS r "
+            f"ON l.{quote_name(on)} = r.{quote_name(on)}",
         )
 
     def group_by(self, *keys: Any) -> GroupedTable:
@@ -165,23 +239,23 @@ class Table(Generic[T]):
         }  # fmt: skip
         found = [(word, value) for word, value in given.items() if value is not None]
         if len(found) != 1:
-            raise _refusal(
+            raise refusal(
                 "window", f"expected one window, got {len(found)}", "pass tumble, hop, cumulate or "
                 "session"
             )  # fmt: skip
         [(word, value)] = found
         lengths = value if isinstance(value, tuple) else (value,)
-        intervals = ", ".join(_interval("window", each) for each in lengths)
-        table = _quote(self._name("window"))
-        text = f"TABLE({word}(TABLE {table}, DESCRIPTOR({_quote(time)}), {intervals}))"
+        intervals = ", ".join(interval_text("window", each) for each in lengths)
+        table = quote_name(self._name("window"))
+        text = f"TABLE({word}(TABLE {table}, DESCRIPTOR({quote_name(time)}), {intervals}))"
         return WindowedTable(self, text)
 
     # --- ends --------------------------------------------------------------------------------
 
     def insert_into(self, table: str) -> None:
         """Write the rows to a table; columns are assigned by name, others are NULL."""
-        names = ", ".join(map(_quote, self.columns))
-        text = f"INSERT INTO {_quote(table)} ({names}) SELECT {names} FROM "
+        names = ", ".join(map(quote_name, self.columns))
+        text = f"INSERT INTO {quote_name(table)} ({names}) SELECT {names} FROM "
         self._run("insert_into", text + self._source("insert_into"))
 
     @overload
@@ -252,7 +326,7 @@ class Table(Generic[T]):
 
     def _name(self, call: str) -> str:
         if self._view is None:
-            raise _refusal(
+            raise refusal(
                 call, "the SQL text has no query, so there is no table",
                 "end the text with SELECT … FROM …",
             )  # fmt: skip
@@ -262,15 +336,15 @@ class Table(Generic[T]):
         """Return the column with the event time as SQL text."""
         found: str | None = self._session.time(self._name(call))
         if found is None:
-            raise _refusal(
+            raise refusal(
                 call, "a table has no event time", "pass watermark=… to env.table, or declare "
                 "WATERMARK FOR the column in CREATE TABLE"
             )  # fmt: skip
-        return _quote(found)
+        return quote_name(found)
 
     def _source(self, call: str) -> str:
         """Return the table in FROM."""
-        return _quote(self._name(call))
+        return quote_name(self._name(call))
 
     def _run(self, call: str, text: str) -> str | None:
         found: str | None = self._session.run(text, call=call, location=calling_location())
@@ -294,8 +368,8 @@ class GroupedTable:
         An aggregate is ``col("amount").sum()``, with ``sum``, ``min``, ``max`` or ``count``, or an
         SQL text, such as ``"avg(amount)"`` or ``"count(*) FILTER (WHERE amount > 10)"``.
         """
-        items = [*map(_item, self._keys), *self._window, *_named_items(aggregates)]
-        keys = ", ".join([*map(_text, self._keys), *self._window])
+        items = [*map(item_text, self._keys), *self._window, *named_items(aggregates)]
+        keys = ", ".join([*map(expression_text, self._keys), *self._window])
         group = f" GROUP BY {keys}" if keys else ""
         return self._table._query("agg", f"SELECT {', '.join(items)} FROM {self._source}{group}")
 
@@ -322,7 +396,7 @@ def sql_table(env: Any, text: str) -> Table[dict[str, Any]]:
     """Run the statements of a text; see ``StreamEnvironment.sql``."""
     given: object = text  # Jobs need not be type-checked.
     if not isinstance(given, str):
-        raise _refusal("sql", f"expected a text, got {given!r}", "pass SQL statements")
+        raise refusal("sql", f"expected a text, got {given!r}", "pass SQL statements")
     view = _session_of(env, "sql").run(text, call="env.sql", location=calling_location())
     return Table(env, view, None)
 
@@ -333,12 +407,12 @@ def stream_table(
 ) -> Table[T]:  # fmt: skip
     """Make a stream a table; see ``StreamEnvironment.table``."""
     if stream._draft is not env:
-        raise _refusal(
+        raise refusal(
             "table", "the stream belongs to another environment", "build both from one environment"
         )
     kind = stream._record_type() if type is None else type
     if kind is None:
-        raise _refusal(
+        raise refusal(
             "table", "the type of the records is unknown",
             "annotate the function of the stream, or pass type=…",
         )  # fmt: skip
@@ -354,141 +428,3 @@ def _session_of(env: Any, call: str) -> Any:
     if env._sql_session is None:
         env._sql_session = sql_session(env, call=call, location=str(calling_location()))
     return env._sql_session
-
-
-def _refusal(call: str, problem: str, hint: str) -> StreamDefinitionError:
-    return StreamDefinitionError(call=call, problem=problem, hint=hint)
-
-
-# --- SQL texts -----------------------------------------------------------------------------------
-
-
-def _quote(name: str) -> str:
-    """Return the name of a table or column as SQL text.
-
-    Example:
-        >>> print(_quote('a "b" c'))
-        "a ""b"" c"
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _item(column: Any) -> str:
-    """Return a column of SELECT."""
-    return "*" if isinstance(column, str) and column == "*" else _text(column)
-
-
-def _named_items(columns: Mapping[str, Any]) -> list[str]:
-    return [f"{_text(value)} AS {_quote(name)}" for name, value in columns.items()]
-
-
-def _text(value: Any) -> str:
-    """Return an expression as SQL text: of ``col``, or a text that is one already."""
-    if isinstance(value, str):
-        is_name = value.isidentifier() and value.upper() not in ("TRUE", "FALSE", "NULL")
-        return _quote(value) if is_name else f"({value}\n)"  # It may end in a comment.
-    return _render(value)
-
-
-def _render(value: Any) -> str:
-    """Return an expression of ``col`` as SQL text.
-
-    Raises:
-        StreamDefinitionError: SQL has no counterpart.
-
-    Example:
-        >>> from bicycle_sdk import col
-        >>> print(_render((col("price") * 2 > 10) & ~col("kind").is_in(["gift"])))
-        ((("price" * 2) > 10) AND (NOT ("kind" IN ('gift'))))
-    """
-    if not isinstance(value, Expression) or value.operation == "literal":
-        return _literal(value.arguments[0] if isinstance(value, Expression) else value)
-    operation, arguments = value.operation, value.arguments
-    if operation == "field":
-        return _quote(arguments[0])
-    if operation in ("==", "!=") and _is_null(arguments):
-        raise _refusal(repr(value), "a comparison with None is never true in SQL", "use is_null()")
-    if operation == "is_in":
-        items = ", ".join(map(_literal, arguments[1]))
-        return f"({_render(arguments[0])} IN ({items}))" if items else "FALSE"
-    given = [_render(each) for each in arguments if each is not None]
-    if operation == "+" and any(map(_is_text, arguments)):
-        return f"({given[0]} || {given[1]})"
-    name = _FUNCTIONS.get(operation)
-    if operation not in _SYNTAX and name is None:
-        raise _refusal(
-            repr(value), f"{operation} has no counterpart in SQL",
-            "pass an SQL text instead, such as \"split_part(name, '-', 1)\"",
-        )  # fmt: skip
-    return _SYNTAX[operation](*given) if name is None else f"{name}({', '.join(given)})"
-
-
-def _is_null(arguments: Sequence[Any]) -> bool:
-    return any(each.operation == "literal" and each.arguments[0] is None for each in arguments)
-
-
-def _is_text(value: Expression) -> bool:
-    is_constant = value.operation == "literal" and isinstance(value.arguments[0], str)
-    is_sum = value.operation == "+" and any(map(_is_text, value.arguments))
-    return is_constant or is_sum or value.operation in _TEXTS
-
-
-def _literal(value: Any) -> str:
-    write = _LITERALS.get(type(value))
-    if write is None or repr(value) in ("nan", "inf", "-inf"):
-        raise _refusal("lit", f"{value!r} has no constant in SQL", "use a number, text or time")
-    return write(value)
-
-
-def _interval(call: str, length: Duration) -> str:
-    return f"INTERVAL '{duration_ms(call, length, low=1)}' MILLISECOND"
-
-
-def _move(time: str, by: Duration) -> str:
-    """Return a time, later or earlier by a duration."""
-    is_earlier = by.days < 0 if isinstance(by, timedelta) else by < 0
-    length = duration_ms("within", -by if is_earlier else by, low=0)
-    return f"{time} {'-' if is_earlier else '+'} INTERVAL '{length}' MILLISECOND"
-
-
-def _infix(symbol: str) -> Callable[..., str]:
-    return lambda left, right: f"({left} {symbol} {right})"
-
-
-def _cast(kind: str) -> Callable[..., str]:
-    return lambda value: f"CAST({value} AS {kind})"
-
-
-def _text_as(kind: str) -> Callable[[Any], str]:
-    return lambda value: f"CAST('{value}' AS {kind})"
-
-
-_LITERALS: Mapping[type, Callable[[Any], str]] = {
-    type(None): lambda _: "NULL",
-    bool: lambda value: str(value).upper(),
-    int: lambda value: str(value) if value >= 0 else f"({value})",
-    Decimal: lambda value: f"({value:f})",
-    float: repr,
-    str: lambda value: "'" + value.replace("'", "''") + "'",
-    datetime: lambda value: f"CAST('{value.isoformat()}' AS TIMESTAMP)",
-    date: _text_as("DATE"),
-    timedelta: lambda value: _interval("lit", value),
-}
-_SYNTAX: Mapping[str, Callable[..., str]] = {
-    **{symbol: _infix(symbol) for symbol in ("+", "-", "*", "/", "%", "<", "<=", ">", ">=")},
-    "==": _infix("="), "!=": _infix("<>"), "&": _infix("AND"), "|": _infix("OR"),
-    "~": lambda value: f"(NOT {value})", "negative": lambda value: f"(- {value})",
-    "is_null": lambda value: f"({value} IS NULL)",
-    "int": _cast("BIGINT"), "float": _cast("DOUBLE"), "bool": _cast("BOOLEAN"),
-    "str": _cast("VARCHAR"), "text": _cast("VARCHAR"),
-}  # fmt: skip
-_TEXTS = frozenset({"lower", "upper", "replace", "strip", "lstrip", "rstrip", "str", "text"})
-# Functions and aggregates of SQL, by the operations of expressions with the same meaning.
-_FUNCTIONS: Mapping[str, str] = {
-    **{name: name for name in (
-        "lower", "upper", "round", "floor", "ceil", "sqrt", "log10", "exp", "isnan", "replace",
-        "year", "month", "day", "hour", "minute", "second", "sum", "min", "max", "count",
-    )},
-    "absolute": "abs", "len": "length", "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim",
-    "startswith": "starts_with", "endswith": "ends_with", "log": "ln", "ord": "ascii",
-}  # fmt: skip

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bicycle_runtime.cli.sql_answers import is_entered, job_file
+from bicycle_runtime.cli.sql_answers import _run_job, is_entered, job_file
 from tests.unit.cli.screens import COMMAND, Terminal
 from tests.waiting import PATIENCE_S, until
 
@@ -110,6 +110,22 @@ def test_a_job_of_the_shell_has_the_modules_of_its_functions(tmp_path):
     assert path.read_text() == text
     files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.*")}
     assert files == {path.name, "doubling.py", "parts/more.py"}
+
+
+def test_the_files_of_a_job_are_removed_when_it_ends(tmp_path):
+    path = job_file("SELECT nothing", tmp_path / "jobs", tmp_path)
+
+    with pytest.raises(SystemExit) as ended:
+        _run_job(path)
+
+    assert ended.value.code == 4
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_query_without_a_table_returns_a_row(shell):
+    done = shell.run("sql", "--json", "-c", "SELECT 1 + 1 AS n, upper('a') AS big")
+
+    assert json.loads(done.stdout) == {"n": 2, "big": "A"}
 
 
 def test_a_query_that_fails_has_the_exit_code_of_its_error(shell, words):

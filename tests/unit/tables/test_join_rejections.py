@@ -15,6 +15,8 @@ CREATE TABLE plain (id BIGINT) WITH (kind = 'file', path = 'plain');
 CREATE TABLE keyed (id BIGINT, k BIGINT, PRIMARY KEY (id)) WITH (kind = 'file', path = 'keyed');
 CREATE TABLE pair (a BIGINT, b BIGINT, at TIMESTAMP(3), PRIMARY KEY (a, b), \
 WATERMARK FOR at AS at) WITH (kind = 'file', path = 'pair');
+CREATE TABLE dim (id BIGINT, name VARCHAR, PRIMARY KEY (id)) WITH (kind = 'postgres', \
+url = 'postgresql://a@h/d', table = 'dim');
 CREATE TABLE out (id BIGINT) WITH (kind = 'file', path = 'out');
 """
 VIEW = (

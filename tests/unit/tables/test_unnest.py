@@ -159,7 +159,7 @@ def test_late_rows_of_a_window_before_unnest_are_a_table():
         ),
         (
             "t LEFT JOIN UNNEST(items) AS u (x) ON x > 1",
-            "UNNEST needs CROSS JOIN UNNEST(…) or LEFT JOIN UNNEST(…) ON TRUE",
+            "UNNEST and LATERAL need CROSS JOIN … or LEFT JOIN … ON TRUE",
         ),
         (
             "UNNEST(items) AS u (x)",

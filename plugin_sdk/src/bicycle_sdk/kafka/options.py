@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from bicycle_sdk.client_options import (
+    UNBOUNDED,
     Publication,
     Rewinding,
     TransactionTimeout,
@@ -179,6 +180,10 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
         if self.topic_pattern is not None:
             return re.fullmatch(self.topic_pattern, topic) is not None
         return topic in self.topics
+
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends; empty if it ends."""
+        return "" if self.bounded else UNBOUNDED
 
     def output_type(self) -> Any:
         """Return the type of the records, if the format has one."""

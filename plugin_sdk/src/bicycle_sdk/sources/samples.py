@@ -39,6 +39,10 @@ class GeneratorSourceOptions(SourceOptions[str], connector="generator", call="ge
         """Return no options."""
         return no_address(parts)
 
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends; empty if it ends."""
+        return "never ends; set the option count" if self.count is None else ""
+
     def output_type(self) -> Any:
         """Return the type of words."""
         return str

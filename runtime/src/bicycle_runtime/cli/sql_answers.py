@@ -129,8 +129,7 @@ class Shell:
                 show_text(answer)
 
     def _query(self, running: Running) -> None:
-        clock = SystemClock()
-        began_ms = clock.now_ms()
+        began_ms = (clock := SystemClock()).now_ms()
         rows = _Rows(running.columns, as_json=self._as_json)
         with _interrupts() as stop:
             epochs = preview_epochs(running.env, running.vertex, size=_EPOCH_RECORDS, stop=stop)
@@ -148,8 +147,7 @@ class _Rows:
 
     def __init__(self, columns: Mapping[str, str], *, as_json: bool) -> None:
         self._columns, self._as_json = columns, as_json
-        self._count = 0
-        self._widths: list[int] = []  # Of the columns of the first part.
+        self._count, self._widths = 0, list[int]()  # Widths of the columns of the first part.
 
     def show(self, table: ResultTable) -> None:
         """Write the next rows, with headings at first or on a narrow terminal."""
@@ -217,10 +215,12 @@ def job_file(text: str, folder: Path, source: Path) -> Path:
 
 
 def _run_job(path: Path, *options: str) -> None:
-    """Run an SQL file as a job in the foreground; Ctrl-C stops the job, not the shell."""
-    with _interrupts():
-        done = subprocess.run(
-            [sys.executable, "-c", _MAIN, "run", str(path), *options], check=False
-        )
+    """Run an SQL file as a job and remove its folder; Ctrl-C only stops the job."""
+    command = [sys.executable, "-c", _MAIN, "run", str(path), *options]
+    try:
+        with _interrupts():
+            done = subprocess.run(command, check=False)
+    finally:
+        shutil.rmtree(path.parent)
     if done.returncode:
         sys.exit(done.returncode)

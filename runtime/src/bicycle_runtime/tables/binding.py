@@ -15,7 +15,7 @@ from sqlglot import exp
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.types import common_type, decimal_digits, implicit_distance
 from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, no_such
-from bicycle_runtime.tables.changing import NestedParts, sort_rows
+from bicycle_runtime.tables.changing import NestedParts
 from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import conversion_of
@@ -23,9 +23,11 @@ from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
 from bicycle_runtime.tables.joins import JoinBinder
 from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
 from bicycle_runtime.tables.moments import fields_of
+from bicycle_runtime.tables.ordering import sort_rows, split_order
 from bicycle_runtime.tables.plans import (
     CLOCK,
     WINDOW_COLUMNS,
+    OneRow,
     Plan,
     PlanColumn,
     Scan,
@@ -36,6 +38,7 @@ from bicycle_runtime.tables.plans import (
     name_nodes,
     prune,
     require_rows,
+    require_stream,
     substitute,
     unique_field,
     window_rows,
@@ -73,7 +76,7 @@ class Binder:
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._plans: dict[str, Plan] = {}
         self._views: dict[str, Plan] = {}
         self._open: list[str] = []  # Views whose queries are being bound.
@@ -84,7 +87,7 @@ class Binder:
         Raises:
             SqlProblem: the query is wrong, or does not fit the table.
         """
-        table = self._catalog.target(statement.name)
+        table = self.catalog.target(statement.name)
         targets = table.targets(statement.columns)
         plan = self.query(statement.query)
         require_rows(plan)
@@ -115,7 +118,7 @@ class Binder:
         Raises:
             SqlProblem: it is wrong.
         """
-        bound = with_functions(query.tree, self._catalog.functions)
+        bound = with_functions(query.tree, self.catalog.functions)
         return _QueryBinder(self, query, {}).bind(bound)
 
     def names(self) -> dict[int, str]:
@@ -139,7 +142,7 @@ class Binder:
             self._plans[key] = late_rows(self.names().get(id(plan), view), plan, at)
         if key in self._plans:
             return self._plans[key]
-        found = self._catalog.find(name, at)
+        found = self.catalog.find(name, at)
         if isinstance(found, CreateView):
             self._plans[key] = self._views[found.name.text] = self._view(found, at)
         else:
@@ -166,12 +169,13 @@ class Binder:
         return replace(plan, columns=columns)
 
     def _scan(self, table: Table, at: int) -> Scan:
-        keys = self._catalog.source(table, at)
+        keys, is_lookup = self.catalog.source(table, at), self.catalog.is_lookup(table)
         is_csv = keys is not None and (keys.is_csv or getattr(keys, "format", "") == "csv")
         is_typed = keys is not None and keys.connector_name in _TYPED
+        has_fields = table.has_fields or is_lookup
         stored = {
             column.name.text: _read_stored(
-                column, is_csv=is_csv, is_typed=is_typed, has_fields=table.has_fields
+                column, is_csv=is_csv, is_typed=is_typed, has_fields=has_fields
             )
             for column in table.stored_columns
         }
@@ -186,13 +190,16 @@ class Binder:
             if column.value is None:
                 value = stored[name]
             else:
-                given = with_functions(column.value, self._catalog.functions)
+                given = with_functions(column.value, self.catalog.functions)
                 bound = compile_in(scope, given, column.name.at)
                 value, kind = substitute(bound, stored), tree.type_of(bound)
             columns.append(PlanColumn(name, name, kind))
             values.append(value)
         time = _time(table, columns)
-        return Scan(columns=tuple(columns), values=tuple(values), table=table, time=time)
+        return Scan(
+            columns=tuple(columns), values=tuple(values), table=table, time=time,
+            is_lookup=is_lookup,
+        )  # fmt: skip
 
 
 def _read_stored(
@@ -277,8 +284,6 @@ class _QueryBinder:
 
     def bind(self, node: exp.Expr) -> Plan:
         """Return the plan of a SELECT or a UNION ALL."""
-        if isinstance(node, exp.Subquery) and not node.args.get("alias"):
-            return self.bind(node.this)
         with_ = node.args.get("with_")
         if with_ is not None:
             inner = _QueryBinder(self._binder, self._query, self._named, self._outer)
@@ -286,6 +291,11 @@ class _QueryBinder:
             rest = node.copy()
             rest.set("with_", None)
             return inner.bind(rest)
+        order = split_order(node, self.at)
+        if order is not None:
+            return sort_rows(self.bind(order.query), order, self._binder.catalog, self.at)
+        if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+            return self.bind(node.this)
         if isinstance(node, exp.SetOperation):
             return self._union(node)
         if not isinstance(node, exp.Select):
@@ -350,11 +360,14 @@ class _QueryBinder:
     def _select(self, node: exp.Select) -> Plan:
         node, unnests = split_unnests(node, self.at)
         check_select(node, self.at)
-        from_ = node.args.get("from_")
+        from_, where = node.args.get("from_"), node.args.get("where")
         if from_ is None:
-            raise SqlProblem(self.at(node), "a query reads rows: SELECT … FROM table")
+            relation = Relation("", OneRow(columns=()), ())
+        else:
+            relation = self._relation(from_.this)
+            require_stream(relation.plan, self.at(from_.this))
         node, nested = _split_nested(node)
-        relation, where = self._relation(from_.this), node.args.get("where")
+        where = node.args.get("where")
         scope, condition = NameScope([relation], self._outer), where and where.this
         for each in unnests:
             relation.plan = add_unnest(each, relation.plan, scope, self.at)
@@ -389,10 +402,8 @@ class _QueryBinder:
             columns.append(PlanColumn(name, unique_field(name, columns), tree.type_of(value)))
         values = [value for _, value in items]
         if plan is relation.plan and relation.window is not None:
-            found: Plan = window_rows(plan, relation.window, columns, values)
-        else:
-            found = compose(plan, columns, values)
-        return sort_rows(node, found, self.at)
+            return window_rows(plan, relation.window, columns, values)
+        return compose(plan, columns, values)
 
     def _relation(self, node: exp.Expr) -> Relation:
         reject_source(node, self.at(node))
@@ -454,6 +465,8 @@ class _QueryBinder:
                         self.at(star), "* EXCEPT, EXCLUDE and REPLACE are not supported"
                     )
                 table = inner.table if isinstance(inner, exp.Column) else ""
+                if not scope.columns:
+                    raise SqlProblem(self.at(star), "* needs a table: SELECT * FROM table")
                 for each in scope.named(table, self.at(inner)):
                     yield from ((column.name, column.read()) for column in each.visible(table))
                 continue

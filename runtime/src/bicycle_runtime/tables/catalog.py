@@ -7,10 +7,11 @@ its options are checked for the roles that it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bicycle_runtime.endpoints.catalog import find_connector
 from bicycle_runtime.endpoints.checking import Checks, likely
 from bicycle_runtime.endpoints.ends import Kinds
 from bicycle_runtime.endpoints.sinks import SINKS, SinkKeys
@@ -18,6 +19,7 @@ from bicycle_runtime.endpoints.sources import SOURCES, SourceKeys
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name, SqlText
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.lookups import LOOKUPS, lookup_keys
 from bicycle_runtime.tables.python_functions import (
     RESERVED_FUNCTIONS,
     UserFunction,
@@ -29,7 +31,11 @@ from bicycle_runtime.tables.statements import (
     CreateTable,
     CreateView,
 )
+from bicycle_sdk.connector_options import SourceOptions
+from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.options import from_mapping
 
 Role = Literal["source", "sink"]
 NO_NAME = " "  # Begins the names of views that a program did not name.
@@ -142,8 +148,13 @@ class Catalog:
         """
         self._require_new(definition.name)
         _check_columns(definition)
-        kind = self._kind_of(definition)
-        self._tables[definition.name.text.lower()] = Table(definition=definition, kind=kind)
+        name = definition.name.text
+        table = Table(definition=definition, kind=self._kind_of(definition))
+        kind = self._text.default_kind
+        if kind and self.is_lookup(table):  # Tests insert its rows.
+            given = replace(definition, options={"kind": kind, "path": name})
+            table = Table(definition=given, kind=kind)
+        self._tables[name.lower()] = table
 
     def add_stream(self, definition: CreateTable, stream: Any, *, has_fields: bool) -> None:
         """Add a table with the records of a stream, a ``DataStream`` of the SDK.
@@ -217,9 +228,11 @@ class Catalog:
         if table.name not in self._sources:
             self._sources[table.name] = None
             self._require_role(table, "source", at)
-            data = self._data(table, SOURCES[table.kind])
-            found = self._check_keys(table, SOURCES[table.kind], data, "source")
-            if found is not None and found.source().output_type in (str, bytes):
+            is_lookup = self.is_lookup(table)
+            kind = lookup_keys(table.kind) if is_lookup else SOURCES[table.kind]
+            data = self._data(table, kind)
+            found = self._check_keys(table, kind, data, "lookup" if is_lookup else "source")
+            if not is_lookup and found is not None and found.source().output_type in (str, bytes):
                 raise SqlProblem(at, f"{table.name} cannot be read: its records have no columns")
             self._sources[table.name] = found
         return self._sources[table.name]
@@ -251,9 +264,26 @@ class Catalog:
             self._sinks[table.name] = self._check_keys(table, kind, data, "sink")
         return self._sinks[table.name]
 
+    def unbounded_reason(self, table: Table, at: int) -> str:
+        """Return why the input of a table never ends; empty if it ends."""
+        if table.stream is None:
+            keys = self.source(table, at)
+            sources = [] if keys is None else [keys.source()]
+        else:
+            sources = [
+                SourceDescriptor(**vertex.details["connector"]) for vertex in _sources(table.stream)
+            ]
+        return next(filter(None, map(_unbounded_reason, sources)), "")
+
     def is_used(self, table: Table) -> bool:
         """Return whether a query reads a table, or writes to it."""
         return table.name in self._sources or table.name in self._sinks
+
+    @staticmethod
+    def is_lookup(table: Table) -> bool:
+        """Return whether rows of a table are found by its key, not read as a stream."""
+        given = table.definition.options
+        return table.kind in LOOKUPS and bool(table.definition.key) and "column" not in given
 
     @staticmethod
     def is_source(table: Table) -> bool:
@@ -298,7 +328,7 @@ class Catalog:
             given[_FORMAT] = "json"
         return given
 
-    def _check_keys(self, table: Table, kind: type[Any], data: dict[str, Any], role: Role) -> Any:
+    def _check_keys(self, table: Table, kind: type[Any], data: dict[str, Any], role: str) -> Any:
         path, count = (table.name,), len(self._checks.problems)
         own = table.definition.options
         for key in own:
@@ -319,6 +349,28 @@ class Catalog:
         known = name.text.lower()
         if known in self._tables or known in self._views:
             raise SqlProblem(name.at, f"{name.text} is defined twice")
+
+
+def _sources(stream: Any) -> Iterator[Any]:
+    """Yield the source vertices of a stream."""
+    waiting, seen = [stream._vertex], set[int]()
+    while waiting:
+        vertex = waiting.pop()
+        if id(vertex) not in seen:
+            seen.add(id(vertex))
+            waiting += [edge.source for edge in stream._draft.edges if edge.target is vertex]
+            if vertex.kind is OperatorKind.SOURCE:
+                yield vertex
+
+
+def _unbounded_reason(source: SourceDescriptor[Any]) -> str:
+    if source.connector_type == "collection":
+        return ""
+    options: Any = find_connector("source", source.connector_type).options_class
+    if not issubclass(options, SourceOptions):
+        return "has a connector that does not declare an end"
+    found: SourceOptions[Any] = from_mapping(options, source.properties)
+    return found.unbounded_reason()
 
 
 def _check_columns(definition: CreateTable) -> None:

@@ -1,4 +1,4 @@
-"""Queries in expressions, OVER, ORDER BY and LIMIT: their rows change later.
+"""Queries in expressions and OVER: their rows change later.
 
 They are bound to nodes of the plan, which are refused before the lowering. A query in an
 expression, and OVER, become a column of a node below the expression.
@@ -22,7 +22,7 @@ from bicycle_runtime.tables.plans import (
     require_rows,
     unique_field,
 )
-from bicycle_runtime.tables.rejections import CLAUSES, nested_parts, nested_problem
+from bicycle_runtime.tables.rejections import nested_parts, nested_problem
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, field_node, sql_of
 from bicycle_sdk.expressions import Expression
 
@@ -131,41 +131,3 @@ def order_keys(order: exp.Expr | None, scope: NameScope, at: _At) -> tuple[Any, 
     for each in () if order is None else order.expressions:
         found += [compile_in(scope, each.this, at(each)), "DESC" if each.args["desc"] else "ASC"]
     return tuple(found)
-
-
-def sort_rows(node: exp.Select, plan: Plan, at: _At) -> Plan:
-    """Return the rows of a plan with ORDER BY, LIMIT and OFFSET of a query."""
-    names = [name for name in ("order", "limit", "offset") if node.args.get(name)]
-    if not names:
-        return plan
-    require_rows(plan)
-    order, parts = node.args.get("order"), {}
-    if order is not None:
-        output = NameScope([Relation("", plan, plan.columns)])
-        parts["ORDER BY"] = order_keys(_by_name(order, plan, at), output, at)
-    for name in names[order is not None :]:
-        count = node.args[name].expression
-        if not (isinstance(count, exp.Literal) and count.is_int):
-            raise SqlProblem(at(node.args[name]), f"{name.upper()} needs a whole number")
-        parts[name.upper()] = (count.name,)
-    first = node.args[names[0]]
-    begin = at(first) if any("start" in part.meta for part in first.walk()) else at(node)
-    return Changing(
-        columns=plan.columns, operator="SORT" if order else "LIMIT", inputs=(plan,), parts=parts,
-        problem=SqlProblem(begin, CLAUSES[names[0]]),
-    )  # fmt: skip
-
-
-def _by_name(order: exp.Expr, plan: Plan, at: _At) -> exp.Expr:
-    """Return ORDER BY with columns of SELECT instead of numbers and qualified names."""
-    found: exp.Expr = order.copy()
-    for each in found.expressions:
-        key = each.this
-        if isinstance(key, exp.Literal) and key.is_int:
-            if not 1 <= int(key.name) <= len(plan.columns):
-                count = len(plan.columns)
-                raise SqlProblem(at(each), f"ORDER BY {key.name}: SELECT has {count} columns")
-            key.replace(field_node(plan.columns[int(key.name) - 1].name, key))
-        for part in key.find_all(exp.Column):
-            part.set("table", None)
-    return found

@@ -40,7 +40,9 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 class StatementDialect(SqlDialect):
-    """The grammar of expressions, with backticks for names."""
+    """The grammar of expressions, with backticks for names. NULL sorts high."""
+
+    NULL_ORDERING = "nulls_are_large"
 
     class Tokenizer(DuckDB.Tokenizer):
         """Tokens, with names in double quotes or in backticks."""

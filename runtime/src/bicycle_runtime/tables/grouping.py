@@ -18,6 +18,7 @@ from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import average_type
 from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
+    HIDDEN,
     WINDOW_COLUMNS,
     AggregateCall,
     Changing,
@@ -205,7 +206,7 @@ class Grouping:
 
     def _key_of(self, node: exp.Expr) -> exp.Expr:
         """Return the expression of a key, which may be a number or an alias of SELECT."""
-        items = self._node.expressions
+        items = [each for each in self._node.expressions if each.alias[:1] != HIDDEN]
         if isinstance(node, exp.Literal) and node.is_int:
             index = int(node.name) - 1
             if not 0 <= index < len(items):

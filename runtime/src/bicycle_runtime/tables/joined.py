@@ -6,21 +6,27 @@ so they are dropped where a row without a match is no result.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from operator import itemgetter
 from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.tables.functions import JoinedFields, SqlCondition, SqlRow, WindowBounds
-from bicycle_runtime.tables.moments import show_ms
-from bicycle_runtime.tables.plans import JoinRows
+from bicycle_runtime.tables.functions import (
+    JoinedFields,
+    SqlCondition,
+    SqlRow,
+    WindowBounds,
+)
+from bicycle_runtime.tables.moments import fields_of, show_ms
+from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, substitute
 from bicycle_runtime.tables.records import python_type
+from bicycle_runtime.tables.row_functions import JoinedLookup, LookupRows
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import sliding_windows, tumbling_windows
 
-_DIGEST = 8
+_LOOKUP_KEYS_MAX = 1_000  # Keys of one request.
 _TITLES = {
     "interval": "INTERVAL JOIN", "window": "WINDOW JOIN", "as_of": "AS OF JOIN",
     "latest": "TABLE JOIN",
@@ -49,7 +55,7 @@ def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) 
             side = tree.case([(_all_known(own), tree.literal(0))], tree.literal(index + 1))
             own = (*own, side)
         row = [*own, *values[index].values()]
-        rows = rows.map(SqlRow(row, _row_type(row)))
+        rows = rows.map(SqlRow(row, row_type(row)))
         rows = name(rows, f"{word}-rows", f"columns of the {word} side")
         keyed = rows.key_by(itemgetter(*range(len(own))))
         sides.append(name(keyed, f"{word}-key", f"JOIN ON {plan.text}"))
@@ -65,6 +71,37 @@ def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) 
         return joined
     bounds = joined.process_fn(WindowBounds({**stamps[0], **stamps[1]}))
     return name(bounds, "bounds", "window_start, window_end")
+
+
+def lower_lookup(plan: JoinRows, left: Any, options: Any, name: Callable[..., Any]) -> Any:
+    """Return the stream of a join with rows that are found by key.
+
+    Args:
+        plan: The join.
+        left: The stream of its left side.
+        options: The options of the table.
+        name: Sets the id, by a word, and the name of a stream.
+    """
+    [left_key], [right_key], scan = plan.left_keys, plan.right_keys, plan.right
+    assert isinstance(scan, Scan)
+    if plan.how == "inner":
+        left = name(left.filter(SqlCondition(_all_known([left_key]))), "left-keys", "known keys")
+    row = [left_key, *plan.left_values.values()]
+    left = name(left.map(SqlRow(row, row_type(row))), "left-rows", "columns of the left side")
+    stored = {each.field: value for each, value in zip(scan.columns, scan.values, strict=True)}
+    found = [substitute(value, stored) for value in (right_key, *plan.right_values.values())]
+    columns = {column for value in found for column in fields_of(value)}
+    lookup = LookupRows(
+        options, scan.table.definition.key[0].text, columns=sorted(columns),
+        row=SqlRow(found, row_type(found)), keeps_left=plan.how == "left",
+    )  # fmt: skip
+    pairs = left.async_io_batches(
+        lookup, max_size=_LOOKUP_KEYS_MAX, timeout=timedelta(milliseconds=options.timeout_ms)
+    )
+    title = f"{'LEFT ' if plan.how == 'left' else ''}LOOKUP JOIN {scan.table.name} ON {plan.text}"
+    pairs = name(pairs, "lookup", title)
+    joined = JoinedLookup(JoinedFields([*plan.left_values], [*plan.right_values], 1, ((), ())))
+    return name(pairs.map(joined), "lookup-rows", f"columns of {scan.table.name}")
 
 
 def _join(plan: JoinRows, left: Any, right: Any, function: JoinedFields) -> Any:
@@ -94,7 +131,8 @@ def _all_known(keys: Sequence[Expression]) -> Expression:
     return found
 
 
-def _row_type(values: Sequence[Expression]) -> Any:
+def row_type(values: Sequence[Expression]) -> Any:
+    """Return the type of a tuple of values, which may be NULL."""
     kinds = (python_type(tree.type_of(each)) for each in values)
     return GenericAlias(tuple, tuple(kind | None for kind in kinds))
 
@@ -120,4 +158,4 @@ def _digest(plan: JoinRows) -> str:
     parts += map(tree.to_text, (*plan.left_keys, *plan.right_keys))
     for values in (plan.left_values, plan.right_values):
         parts += [f"{name} {tree.to_text(value)}" for name, value in values.items()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGEST]
+    return digest_of(parts)

@@ -17,6 +17,7 @@ from bicycle_runtime.tables.dialect import WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.grouping import is_aggregate, require_comparable
 from bicycle_runtime.tables.lateness import require_final
+from bicycle_runtime.tables.lookups import check_lookup
 from bicycle_runtime.tables.moments import Span, fields_of, narrow, shift, span_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -26,6 +27,7 @@ from bicycle_runtime.tables.plans import (
     PlanColumn,
     Scan,
     filter_rows,
+    require_stream,
     substitute,
     unique_field,
 )
@@ -168,6 +170,8 @@ class JoinBinder:
             table = table.copy()
             table.set("version", None)
         added = self._relation(table)
+        if version is None:
+            require_stream(added.plan, self._at(table))
         self.inputs.add(id(added.plan))
         if added.alias.lower() in {each.alias.lower() for each in scope.relations}:
             raise SqlProblem(
@@ -404,16 +408,18 @@ class _OneJoin:
                 self._table_at, f"FOR SYSTEM_TIME AS OF needs a table with a key; declare PRIMARY "
                 f"KEY (…) in CREATE TABLE {table.alias}"
             )  # fmt: skip
+        if right.plan.is_lookup:
+            check_lookup(right.plan.table, self._table_at, is_current=kind == "latest")
+            kind = "lookup"
         if kind == "as_of" and right.plan.time is None:
             raise SqlProblem(
                 self._table_at, f"the versions of {table.alias} have no event time; declare "
                 "WATERMARK FOR … in CREATE TABLE, or use PROCTIME()",
             )  # fmt: skip
         # They compare with the version, and do not choose it.
-        self._found.rest += self._found.right
-        self._found.right = []
+        self._found.rest, self._found.right = self._found.rest + self._found.right, []
         self._check_key(right.plan, table)
-        keeps_time = kind == "as_of" or right.plan.time is not None
+        keeps_time = kind != "latest" or right.plan.time is not None
         return self._plan(kind, _spans(left, (0, 0)) if keeps_time else {})
 
     def _check_key(self, scan: Scan, table: Relation) -> None:
@@ -489,12 +495,6 @@ def _spans(side: _Side, by: tuple[int, int]) -> dict[str, tuple[int, int]]:
 
 def _time_name(side: _Side) -> str | None:
     """Return the qualified name of the event time of a side."""
-    return next(
-        (
-            f"{each.alias}.{column.name}"
-            for each in side.relations
-            for column in each.columns
-            if side.plan.time is not None and side.inner.get(column.field) == side.plan.time
-        ),
-        None,
-    )
+    every = [(each.alias, own) for each in side.relations for own in each.columns]
+    found = (f"{a}.{own.name}" for a, own in every if side.inner.get(own.field) == side.plan.time)
+    return None if side.plan.time is None else next(found, None)

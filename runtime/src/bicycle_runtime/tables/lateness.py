@@ -17,11 +17,13 @@ from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
+    CallRows,
     FilterRows,
     LateRows,
     Plan,
     PlanColumn,
     Project,
+    SortRows,
     UnionAll,
     Unnest,
     WindowAggregate,
@@ -119,7 +121,7 @@ def _top_windows(plan: Plan) -> Iterator[WindowAggregate]:
     match plan:
         case WindowAggregate():
             yield plan
-        case FilterRows() | Project() | Unnest():
+        case CallRows() | FilterRows() | Project() | SortRows() | Unnest():
             yield from _top_windows(plan.input)
         case UnionAll():
             for each in plan.inputs:

@@ -7,7 +7,6 @@ belongs to exactly these keys, aggregates and bounds.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from types import NoneType
@@ -24,30 +23,38 @@ from bicycle_runtime.tables.functions import (
     LeastNumber,
     SqlCondition,
     SqlRecord,
+    SqlRow,
     UnnestItems,
     WithClock,
     json_value,
     python_aggregate,
 )
-from bicycle_runtime.tables.joined import lower_join
+from bicycle_runtime.tables.joined import lower_join, lower_lookup, row_type
 from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
     CLOCK,
     AggregateCall,
+    CallRows,
     ClockRows,
     FilterRows,
     JoinRows,
     LateRows,
+    OneRow,
     Plan,
     PlanColumn,
     Project,
     Scan,
+    SortRows,
     UnionAll,
     Unnest,
     WindowAggregate,
+    digest_of,
     double_key,
+    has_order,
+    unique_field,
 )
 from bicycle_runtime.tables.records import python_type
+from bicycle_runtime.tables.row_functions import NO_TIMES, CalledRows, FirstRows
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.aggregations import everything
 from bicycle_sdk.expressions import Expression, col, lit
@@ -56,7 +63,6 @@ from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows.aggregates import Average, Count, Distinct, Maximum, Minimum, Sum
 
 _NAME_MAX = 60
-_DIGEST = 8
 
 
 class Lowering:
@@ -116,11 +122,15 @@ class Lowering:
             stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
         sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
         self._set(sink, table.name, "", f"INSERT INTO {table.name}")
+        if len(plans) == 1 and has_order(plans[0]):
+            self._env.vertices[-1].parallelism = 1  # Several subtasks would lose the order.
         self._ends[table.name] = self._env.vertices[known:]
 
     def collect(self, name: str, plan: Plan) -> None:
         """Collect the rows of a plan under a name."""
         self._set(self._stream(plan, name).collect(name), name, "", name)
+        if has_order(plan):
+            self._env.vertices[-1].parallelism = 1
 
     def _remove(self, vertices: Sequence[Any]) -> None:
         ids = {id(vertex) for vertex in vertices}
@@ -168,10 +178,15 @@ class Lowering:
         return _LOWERED[type(plan)](self, plan, owner)
 
     def _join(self, plan: JoinRows, owner: str) -> Any:
-        left, right = (self._stream(each, owner) for each in (plan.left, plan.right))
-        return lower_join(
-            plan, left, right, lambda stream, word, name: self._set(stream, owner, word, name)
-        )
+        def name(stream: Any, word: str, title: str) -> Any:
+            return self._set(stream, owner, word, title)
+
+        left = self._stream(plan.left, owner)
+        if isinstance(plan.right, Scan) and plan.right.is_lookup:
+            keys = self._catalog.source(plan.right.table, 0)
+            assert keys is not None  # A wrong table is reported before.
+            return lower_lookup(plan, left, keys.options(), name)
+        return lower_join(plan, left, self._stream(plan.right, owner), name)
 
     def _late(self, plan: LateRows, owner: str) -> Any:
         late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
@@ -185,6 +200,50 @@ class Lowering:
         stream = self._set(stream, owner, "array", f"array {added[0].name}")
         rows = UnnestItems([each.field for each in added], is_outer=plan.is_outer)
         return self._set(stream.flat_map(rows), owner, "unnest", f"UNNEST {added[0].name}")
+
+    def _one(self, plan: OneRow, owner: str) -> Any:  # noqa: ARG002 - as the others
+        return self._set(self._env.from_collection([{}]), owner, "row", "one row")
+
+    def _call(self, plan: CallRows, owner: str) -> Any:
+        kept, added = plan.input.columns, plan.columns[len(plan.input.columns) :]
+        arguments = [
+            PlanColumn("", unique_field(f"argument_{at}", plan.columns), tree.type_of(value))
+            for at, value in enumerate(plan.arguments)
+        ]
+        name, columns = plan.function.name, plan.function.columns
+        values = [*(each.read() for each in kept), *plan.arguments]
+        rows = self._stream(plan.input, owner).map(_record([*kept, *arguments], values))
+        rows = self._set(rows, owner, "arguments", f"arguments of {name}")
+        fields = {each.name: own.field for each, own in zip(columns, added, strict=True)}
+        call = CalledRows(
+            plan.call, [each.field for each in arguments], fields, is_outer=plan.is_outer
+        )
+        rows = self._set(rows.flat_map(call), owner, "call", f"LATERAL {name}")
+        read: list[Expression] = [each.read() for each in kept]
+        for own, each in zip(added, columns, strict=True):
+            value = tree.column(col(own.field), own.type)
+            is_known = not plan.is_outer and not each.is_nullable
+            read.append(tree.call("not_null", value) if is_known else value)
+        return self._set(rows.map(_record(plan.columns, read)), owner, "called", f"rows of {name}")
+
+    def _sort(self, plan: SortRows, owner: str) -> Any:
+        columns = plan.input.columns
+        values = [each.read() for each in columns]
+        rows = self._stream(plan.input, owner).map(SqlRow(values, row_type(values)))
+        rows = self._set(rows, owner, "sort-rows", "columns of sorted rows")
+        rows = self._set(rows.assign_timestamps(NO_TIMES), owner, "sort-time", "end of the input")
+        keyed = self._set(rows.key_by(everything), owner, "sort-key", "all rows")
+        fields = [each.field for each in columns]
+        keys = [(fields.index(each.field), each) for each in plan.keys]
+        first = FirstRows(
+            fields[: len(plan.columns)], row_type(values),
+            [(at, each.is_descending, each.nulls_first) for at, each in keys], limit=plan.limit,
+            offset=plan.offset, is_sorted=plan.is_sorted,
+        )  # fmt: skip
+        found = keyed.process_fn(first)
+        found._vertex.parallelism = 1  # Only one subtask can order all rows.
+        parts = [plan.text, str(plan.keys), *(f"{each.field} {each.type}" for each in columns)]
+        return self._set(found, owner, f"sort-{digest_of(parts)}", plan.text)
 
     def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
         """Set the id, the name and the error policy of a vertex; return its stream."""
@@ -286,6 +345,9 @@ _LOWERED: Mapping[type[Plan], Callable[[Lowering, Any, str], Any]] = {
     JoinRows: Lowering._join,
     LateRows: Lowering._late,
     ClockRows: Lowering._clock,
+    SortRows: Lowering._sort,
+    CallRows: Lowering._call,
+    OneRow: Lowering._one,
     Unnest: Lowering._unnest,
 }
 
@@ -408,4 +470,4 @@ def _digest(plan: WindowAggregate) -> str:
         *(f"{each.function} {each.is_distinct}" for each in plan.aggregates),
         *("*" if each.value is None else tree.to_text(each.value) for each in plan.aggregates),
     ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGEST]
+    return digest_of(parts)

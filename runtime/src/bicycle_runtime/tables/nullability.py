@@ -11,11 +11,13 @@ from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     AggregateCall,
+    CallRows,
     FilterRows,
     JoinRows,
     Plan,
     Project,
     Scan,
+    SortRows,
     UnionAll,
     Unnest,
     WindowAggregate,
@@ -39,12 +41,17 @@ def nullable_fields(plan: Plan) -> frozenset[str]:
             known = nullable_fields(plan.input) if isinstance(plan, Project) else every
             pairs = zip(plan.columns, plan.values, strict=True)
             return frozenset(column.field for column, value in pairs if _may(value, known))
-        case FilterRows():
-            return nullable_fields(plan.input) - frozenset(_proven(plan.condition))
-        case Unnest():
-            item, *numbers = plan.columns[len(plan.input.columns) :]
-            added = [item, *(numbers if plan.is_outer else ())]
-            return nullable_fields(plan.input) | {column.field for column in added}
+        case FilterRows() | SortRows():
+            proven = _proven(plan.condition) if isinstance(plan, FilterRows) else ()
+            return (nullable_fields(plan.input) & every) - frozenset(proven)
+        case CallRows() | Unnest():
+            added = plan.columns[len(plan.input.columns) :]
+            if isinstance(plan, CallRows):
+                may = [plan.is_outer or each.is_nullable for each in plan.function.columns]
+            else:
+                may = [True, *(plan.is_outer for _ in added[1:])]
+            known = nullable_fields(plan.input)
+            return known | {each.field for each, is_one in zip(added, may, strict=True) if is_one}
         case UnionAll():
             return frozenset().union(*map(nullable_fields, plan.inputs))
         case WindowAggregate():

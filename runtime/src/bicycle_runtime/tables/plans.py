@@ -5,6 +5,7 @@ The columns of a node have a name, which queries use, and a field, which is uniq
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from bicycle_runtime.tables.python_functions import UserFunction
 from bicycle_sdk.expressions import Expression
 
 CLOCK = "PROCTIME()"
+_DIGEST = 8
+HIDDEN = " "  # Begins the names of columns by which rows are sorted only.
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
@@ -62,10 +65,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scan(Plan):
-    """The rows of a table; ``values`` compute its columns from records."""
+    """The rows of a table; ``values`` compute its columns from records.
+
+    The rows of a table that ``is_lookup`` are found by key, in a join only.
+    """
 
     table: Table
     values: tuple[Expression, ...]
+    is_lookup: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OneRow(Plan):
+    """One row without columns: the input of a query without FROM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,6 +113,21 @@ class Unnest(Plan):
 
     input: Plan
     value: Expression
+    is_outer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallRows(Plan):
+    """The rows that a function in Python returns for each row, beside its columns.
+
+    The columns are those of the input, and those of the rows of the function. With ``is_outer`` a
+    call without rows leads to a row.
+    """
+
+    input: Plan
+    function: UserFunction
+    call: PythonFunction
+    arguments: tuple[Expression, ...]
     is_outer: bool
 
 
@@ -145,7 +172,32 @@ class ClockRows(Plan):
     input: Plan
 
 
-JoinKind = Literal["interval", "window", "as_of", "latest", "unbounded"]
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A field by which rows are sorted."""
+
+    field: str
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SortRows(Plan):
+    """The first rows of an input that ends, in an order.
+
+    The input may have further columns. Without ``keys``, the order is that of the rows as text, or
+    of the input if it ``is_sorted``.
+    """
+
+    input: Plan
+    keys: tuple[SortKey, ...]
+    limit: int | None
+    offset: int
+    text: str
+    is_sorted: bool = False
+
+
+JoinKind = Literal["interval", "window", "as_of", "latest", "lookup", "unbounded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,8 +218,9 @@ class JoinRows(Plan):
 
     Args:
         kind: ``interval`` with ``bounds`` of the right event time minus the left one, ``window``
-            with ``window``, ``as_of`` the left event time, or ``latest`` version. The lowering
-            refuses an ``unbounded`` one, whose rows change later, with its ``problem``.
+            with ``window``, ``as_of`` the left event time, ``latest`` version, or ``lookup`` of
+            the row by key. The lowering refuses an ``unbounded`` one, whose rows change later, with
+            its ``problem``.
         how: The sides whose rows without a match are results, too.
         left, right: The inputs.
         left_values, right_values: For each column of the side, by its field in the result, its
@@ -404,12 +457,37 @@ def require_rows(plan: Plan) -> None:
         raise SqlProblem(plan.window.at, f"{kind} needs GROUP BY window_start, window_end")
 
 
+def require_stream(plan: Plan, at: int) -> None:
+    """Reject a table whose rows are found by key, where its rows are read.
+
+    Raises:
+        SqlProblem: it is one.
+    """
+    if isinstance(plan, Scan) and plan.is_lookup:
+        raise SqlProblem(
+            at, f"rows of {plan.table.name} are found by key: write JOIN {plan.table.name} FOR "
+            "SYSTEM_TIME AS OF PROCTIME(), or set the option column to read new rows",
+        )  # fmt: skip
+
+
 def filter_rows(plan: Plan, condition: Expression, text: str) -> FilterRows:
     """Return the rows of a plan for which a condition is true; ``text`` is its SQL."""
     return FilterRows(
         columns=plan.columns, time=plan.time, spans=plan.spans, latest=plan.latest, input=plan,
         condition=tree.cast(condition, "BOOLEAN"), text=text,
     )  # fmt: skip
+
+
+def has_order(plan: Plan) -> bool:
+    """Return whether the rows of a plan come in an order, from one subtask."""
+    while isinstance(plan, FilterRows | Project):
+        plan = plan.input
+    return isinstance(plan, SortRows)
+
+
+def digest_of(parts: Iterable[str]) -> str:
+    """Return a digest of the parts of a plan on which a state depends."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGEST]
 
 
 def unique_field(name: str, columns: Iterable[PlanColumn]) -> str:

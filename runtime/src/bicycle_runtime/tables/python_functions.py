@@ -6,8 +6,10 @@ group ``bicycle.sql_functions``. Calls are resolved as those of the functions of
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
+from collections import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -23,7 +25,7 @@ from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.records import WORDS, type_of_hint
+from bicycle_runtime.tables.records import WORDS, RecordColumn, record_columns, type_of_hint
 from bicycle_sdk.entry_points import entry_points
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.sql_functions import SqlMark, sql_mark
@@ -46,6 +48,16 @@ class UserFunction:
     row: SqlFunction
     python: PythonFunction
     aggregate: AggregateFunction[Any, Any, Any] | None = None
+    columns: tuple[RecordColumn, ...] = ()  # Of the rows that it returns; the name may be empty.
+
+    def bind_rows(self, arguments: Sequence[Expression]) -> tuple[PythonFunction, list[Expression]]:
+        """Return the function and its converted arguments, for a call that returns rows.
+
+        Raises:
+            ValueError: the arguments do not fit the annotations.
+        """
+        found = replace(self, columns=()).call(arguments)
+        return found.arguments[1], list(found.arguments[2:])
 
     def call(self, arguments: Sequence[Expression]) -> Expression:
         """Return a call; for an aggregate, its converted argument.
@@ -53,6 +65,11 @@ class UserFunction:
         Raises:
             ValueError: the arguments do not fit the annotations.
         """
+        if self.columns:
+            raise ValueError(
+                f"{self.name} returns rows: write FROM table CROSS JOIN LATERAL TABLE({self.name}"
+                "(…)) AS t"
+            )
         result, given = tree.resolve(self.row, self.name, arguments)
         if self.aggregate is not None:
             return given[0]
@@ -151,8 +168,16 @@ def describe_function(name: str, target: Any, location: str) -> UserFunction:
         raise ValueError("it needs one argument")
     hints = typing.get_type_hints(source, include_extras=True)
     given = [_type_of(hints, each.name) for each in parameters]
-    result, returns_null = _type_of(typing.get_type_hints(result_of, include_extras=True), "return")
-    if "DECIMAL" in (result, *(["-"] if aggregate is None else [given[0][0]])):
+    results = typing.get_type_hints(result_of, include_extras=True)
+    columns = _row_columns(results.get("return")) if aggregate is None else ()
+    if columns and mark.is_on_columns:
+        raise ValueError("a function on columns returns a value for each row")
+    result, returns_null = ("NULL", True) if columns else _type_of(results, "return")
+    if "DECIMAL" in (
+        result,
+        *(each.type for each in columns),
+        *(["-"] if aggregate is None else [given[0][0]]),
+    ):
         raise ValueError('a Decimal needs digits: Annotated[Decimal, "DECIMAL(10, 2)"]')
     signature = Signature(
         tuple(word for word, _ in given), result,
@@ -168,7 +193,27 @@ def describe_function(name: str, target: Any, location: str) -> UserFunction:
     row = SqlFunction(
         names=(name,), group="text", signatures=(signature,), compute=target, examples=()
     )
-    return UserFunction(name=name, row=row, python=python, aggregate=aggregate)
+    return UserFunction(
+        name=name, row=row, python=python, aggregate=aggregate, columns=columns
+    )  # fmt: skip
+
+
+def _row_columns(hint: Any) -> tuple[RecordColumn, ...]:
+    """Return the columns of the rows that a function returns; empty for values.
+
+    It returns rows if its result is an iterator of values or records, or a list of records.
+    """
+    origin, items = typing.get_origin(hint), typing.get_args(hint)
+    if origin not in (list, abc.Iterable, abc.Iterator, abc.Generator) or not items:
+        return ()
+    kind = typing.get_origin(items[0]) or items[0]
+    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
+    if has_fields or (typing.is_typeddict(kind) and origin is not list):
+        return tuple(record_columns(items[0]))
+    if origin is list:
+        return ()
+    word, is_nullable = type_of_hint(items[0], _WORDS)
+    return (RecordColumn(name="", type=word, is_nullable=is_nullable),)
 
 
 def _type_of(hints: Mapping[str, Any], name: str) -> tuple[SqlType, bool]:

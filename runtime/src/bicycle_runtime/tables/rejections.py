@@ -7,19 +7,13 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.python_functions import called
 
 _CHANGES = "its rows would change later, which is not supported yet"
 # Clauses of SELECT that are bound.
-_BOUND = frozenset(
-    {"expressions", "from_", "where", "group", "having", "with_", "kind", "joins", "order",
-     "limit", "offset"}
-)  # fmt: skip
-CLAUSES: Mapping[str, str] = {
+_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind", "joins"})
+_CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
-    "order": "ORDER BY is not supported: a stream has no end, so its rows cannot be sorted; "
-    "sort in the target database",
-    "limit": f"LIMIT is not supported on a stream: {_CHANGES}",
-    "offset": f"OFFSET is not supported on a stream: {_CHANGES}",
     "qualify": f"QUALIFY is not supported: {_CHANGES}",
     "windows": f"WINDOW is not supported: {_CHANGES}; use a function in FROM, such as TUMBLE",
     "laterals": "LATERAL is not supported",
@@ -88,7 +82,7 @@ def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
         parts = [part for part in (value if isinstance(value, list) else [value])]
         where = next((part for part in parts if isinstance(part, exp.Expr)), node)
         begin = at(where) if any("start" in part.meta for part in where.walk()) else at(node)
-        raise SqlProblem(begin, CLAUSES.get(name, f"{name.upper()} is not supported"))
+        raise SqlProblem(begin, _CLAUSES.get(name, f"{name.upper()} is not supported"))
     if not node.expressions:
         raise SqlProblem(at(node), "SELECT has no columns")
     for name in ("expressions", "where", "group", "having"):
@@ -133,7 +127,7 @@ def check_join(node: exp.Expr, at: int) -> str:
     words = [str(node.args.get(name) or "").upper() for name in ("method", "kind", "side")]
     problem = next((_JOINS[word] for word in words if word in _JOINS), None)
     if isinstance(node.this, exp.Lateral):
-        problem = CLAUSES["laterals"]
+        problem = _CLAUSES["laterals"]
     if problem is None and words[2] and not (node.args.get("on") or node.args.get("using")):
         problem = f"{words[2]} JOIN needs a condition: ON a.id = b.id AND …"
     if problem is not None:
@@ -173,9 +167,6 @@ def check_union(node: exp.SetOperation, at: int) -> None:
         raise SqlProblem(at, f"UNION is not supported: {_CHANGES}; use UNION ALL")
     if node.args.get("by_name"):
         raise SqlProblem(at, "UNION ALL BY NAME is not supported; name the columns in order")
-    for name in ("order", "limit", "offset"):
-        if node.args.get(name):
-            raise SqlProblem(at, CLAUSES[name])
 
 
 def reject_source(node: exp.Expr, at: int) -> None:
@@ -194,6 +185,8 @@ def reject_source(node: exp.Expr, at: int) -> None:
     if not isinstance(node, exp.Table):
         return
     if not isinstance(node.this, exp.Identifier):
+        if any(map(called, node.this.walk())):
+            raise SqlProblem(at, "a function needs a table: FROM table CROSS JOIN LATERAL TABLE(…)")
         raise SqlProblem(
             at, f"{node.this.name} is not a table function; known: TUMBLE, HOP, CUMULATE, SESSION"
         )
@@ -203,4 +196,4 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "FOR SYSTEM_TIME AS OF is possible in a join only")
     for name in ("sample", "pivots", "laterals"):
         if node.args.get(name):
-            raise SqlProblem(at, CLAUSES[name])
+            raise SqlProblem(at, _CLAUSES[name])

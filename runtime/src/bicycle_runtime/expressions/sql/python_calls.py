@@ -62,6 +62,23 @@ class PythonFunction:
             found.append(result)
         return found, errors
 
+    def rows(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the rows of a table function.
+
+        If an argument is NULL that must not be, the function is not called.
+
+        Raises:
+            ValueError: the function raises, or returns nothing that has items.
+        """
+        if any(
+            one is None and not takes for one, takes in zip(arguments, self.takes_null, strict=True)
+        ):
+            return []
+        try:
+            return list(self.function(*arguments))
+        except Exception as error:
+            raise ValueError(self._describe(error)) from error
+
     def on_arrays(self, *columns: Any) -> Any:
         """Return the result for Arrow arrays.
 
