@@ -160,7 +160,8 @@ def kube(session: nox.Session) -> None:
     if shutil.which("etcd") is None:
         session.error("etcd is missing: apt-get install etcd-server")
     session.run(str(BIN / "python"), "tools/kube_apiserver.py", external=True)
-    session.run(str(BIN / "python"), "-m", "pytest", "tests/kube", external=True)
+    words = ("-m", "pytest", "tests/kube", "--operator-kills=100", *session.posargs)
+    session.run(str(BIN / "python"), *words, external=True)
 
 
 @nox.session

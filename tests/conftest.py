@@ -44,6 +44,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cluster-schedules", type=int, default=1,
         help="How many schedules of losses and rescales are played on the cluster.",
     )  # fmt: skip
+    group.addoption(
+        "--operator-kills", type=int, default=10,
+        help="How often the operator is killed beside a real API server.",
+    )  # fmt: skip
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """State that tests with a real API server were skipped."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    if count := sum(report.nodeid.startswith("tests/kube/") for report in skipped):
+        text = f"{count} tests with a real API server were skipped, because kube-apiserver, etcd "
+        text += "or helm is missing: run make kube"
+        terminalreporter.write_line(text, yellow=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

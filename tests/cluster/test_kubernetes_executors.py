@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,14 +19,12 @@ import pytest
 import yaml
 
 from tests.cluster.clustersite import ClusterSite
-from tests.spark.jobsite import SHORT_LIVED_JAVA, expected_counts, visible_counts
+from tests.cluster.pods import ADDRESS, DEPLOY, Pods
+from tests.spark.jobsite import expected_counts, visible_counts
 
-_DEPLOY = Path(__file__).parents[2] / "deploy"
-_ENTRYPOINT = _DEPLOY / "image/entrypoint"
 _ADDRESS = re.compile(r"/api/v1/namespaces/jobs/(?P<resource>\w+)(?P<name>/[^?]+)?(?P<query>\?.*)?")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SECONDS_MAX = 240  # One start of Java after the other.
-_FIELDS = {"status.podIP": "127.0.0.1", "metadata.name": "pod"}
 
 
 def right_of(method: str, path: str) -> tuple[str, str]:
@@ -45,7 +42,7 @@ def right_of(method: str, path: str) -> tuple[str, str]:
 
 def rights_of_the_chart() -> set[tuple[str, str]]:
     """Return the resources and verbs of the role that the chart creates for drivers."""
-    lines = (_DEPLOY / "chart/templates/role.yaml").read_text("utf-8").splitlines()
+    lines = (DEPLOY / "chart/templates/role.yaml").read_text("utf-8").splitlines()
     role, _ = yaml.safe_load_all("\n".join(line for line in lines if "{{" not in line))
     return {
         (resource, verb)
@@ -59,47 +56,19 @@ class Kubernetes:
     """The pods that clients have created, each with a process."""
 
     def __init__(self, folder: Path) -> None:
-        self.created: list[dict[str, Any]] = []
+        self.processes = Pods(folder)
         self.requests: set[tuple[str, str]] = set()  # Methods and paths.
         self.pods: dict[str, dict[str, Any]] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._folder, self._log = folder, folder / "executors.log"
-        # A stand-in: tini is a part of the image.
-        (folder / "tini").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
-        (folder / "tini").chmod(0o755)
-        self._path = f"{Path(sys.executable).parent}:{folder}:/usr/local/bin:/usr/bin:/bin"
 
     def create(self, pod: dict[str, Any]) -> None:
-        [container] = pod["spec"]["containers"]
-        pod["status"] = {"phase": "Running", "podIP": _FIELDS["status.podIP"]}
+        pod["status"] = {"phase": "Running", "podIP": ADDRESS}
         pod["metadata"]["uid"] = pod["metadata"]["name"]
-        variables = {
-            each["name"]: each["value"]
-            if "value" in each
-            else _FIELDS[each["valueFrom"]["fieldRef"]["fieldPath"]]
-            for each in container["env"]
-        }
-        self.created.append(pod)
         self.pods[pod["metadata"]["name"]] = pod
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [_ENTRYPOINT, *container["args"]],
-                env={**SHORT_LIVED_JAVA, **variables, "PATH": self._path},
-                cwd=self._folder,
-                stdout=log,
-                stderr=log,
-            )
-        self._processes.append(process)
+        self.processes.start(pod)
 
     def delete_all(self) -> None:
         self.pods.clear()
-        for process in self._processes:
-            process.terminate()
-            process.wait()
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text() if self._log.exists() else "no pod was created"
+        self.processes.end_all()
 
 
 def _handler(kubernetes: Kubernetes) -> type[BaseHTTPRequestHandler]:
@@ -171,12 +140,12 @@ def test_pods_with_the_entry_point_of_the_image_run_the_tasks_of_a_job(
     try:
         given = [word for item in settings.items() for word in ("--conf", "=".join(item))]
         life = site.start("--cluster-timeout-ms", "150000", *given)
-        assert life.wait(_SECONDS_MAX) == 0, (life.stderr, model.log)
+        assert life.wait(_SECONDS_MAX) == 0, (life.stderr, model.processes.log)
     finally:
         site.kill_everything()
 
     assert visible_counts(site.output) == expected_counts(words)
-    [container] = model.created[0]["spec"]["containers"]
+    [container] = model.processes.created[0]["spec"]["containers"]
     assert (container["image"], container["args"]) == ("bicycle:1", ["executor"])
     assert model.pods == {}  # The driver deletes its executors.
     needed = {right_of(*request) for request in model.requests}

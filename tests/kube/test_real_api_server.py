@@ -1,65 +1,74 @@
-"""The operator against a real API server: schemas, scale, finalizers, kills, and many resources.
-
-These tests run in ``nox -s kube``, which builds the API server. Without it, there is nothing to run
-them against.
-"""
+"""The operator against a real API server, with the rights of the chart, and many resources."""
 
 import asyncio
-import random
-import runpy
-import shutil
-import signal
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.kube.api_server import RealWorld, started
+from tests.kube.api_server import JOBS, real_world
 from tests.operator.services import JobsWithoutProcesses, serving
-from tests.operator.test_command import start
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
 
-ROOT = Path(__file__).parents[2]
-BINARY = runpy.run_path(str(ROOT / "tools/kube_apiserver.py"))["BINARY"]
-FOUND = [str(BINARY)] if BINARY.exists() and shutil.which("etcd") else []
-needs_api_server = pytest.mark.parametrize("binary", FOUND)
-KILLS, RESOURCES, PATIENCE_S = 100, 1_000, 300
+RESOURCES, PATIENCE_S = 1_000, 300
+POLICY = {"minParallelism": 1, "maxParallelism": 3, "scaleUpLag": 1_000, "scaleUpSeconds": 1,
+          "scaleDownLag": 100, "scaleDownSeconds": 1_000}  # fmt: skip
 
 
-@asynccontextmanager
-async def real_world(binary, folder):
-    jobs = JobsWithoutProcesses()
-    async with serving(jobs) as url:
-        with started(binary, folder) as server:
-            yield RealWorld(server, server.url, jobs, url)
+def in_real_world(server, scenario):
+    """Run a scenario with an operator and a service of jobs without processes."""
+
+    async def run():
+        jobs = JobsWithoutProcesses()
+        async with (
+            serving(jobs) as url, real_world(server, url, jobs) as world, world.operator()
+        ):  # fmt: skip
+            await scenario(world)
+        return jobs
+
+    return asyncio.run(run())
 
 
-@needs_api_server
-def test_a_resource_lives_from_its_creation_to_its_deletion(binary, tmp_path):
-    async def scenario():
-        async with real_world(binary, tmp_path) as world, world.operator():
-            await world.create(parallelism=2)
-            await world.until(lambda: world.reason() == "Applied", "the start")
-            for width in (5, 1):
-                await world.scale(width)
-                await world.until(
-                    lambda width=width: world.found()["status"]["parallelism"] == width, "scale"
-                )
-            await world.change(suspend=True)
-            await world.until(lambda: world.found()["status"]["phase"] == "PAUSED", "the pause")
-            await world.change(suspend=False)
-            await world.until(lambda: world.found()["status"]["phase"] == "RUNNING", "the resume")
-            await world.delete()
-            await world.until(lambda: world.found() is None, "the end")
-            return world.jobs.performed
+def test_a_resource_lives_from_its_creation_to_its_deletion(server):
+    async def scenario(world):
+        await world.create(parallelism=2)
+        await world.until(lambda: world.reason() == "Applied", "the start")
+        for width in (5, 1):
+            await world.scale(width)
+            await world.until(
+                lambda width=width: world.found()["status"]["parallelism"] == width, "scale"
+            )
+        code, scale = server.ask("GET", f"{JOBS}/clicks/scale")
+        assert (code, scale["status"]["replicas"]) == (200, 1)
+        assert scale["status"]["selector"] == "bicycle.dev/job=clicks"
+        await world.save("before")
+        await world.until(lambda: world.savepoint().get("phase") == "Completed", "the savepoint")
+        await world.change(suspend=True)
+        await world.until(lambda: world.found()["status"]["phase"] == "PAUSED", "the pause")
+        await world.change(suspend=False)
+        await world.until(lambda: world.found()["status"]["phase"] == "RUNNING", "the resume")
+        await world.delete()
+        await world.until(lambda: world.found() is None, "the end")
+        assert {"Applied", "Running", "Paused", "Completed"} <= world.events()
 
-    performed = asyncio.run(scenario())
+    jobs = in_real_world(server, scenario)
 
-    assert performed == ["submit", "rescale", "rescale", "pause", "submit", "suspend"]
+    assert jobs.performed == [
+        "submit", "rescale", "rescale", "savepoint", "pause", "submit", "suspend",
+    ]  # fmt: skip
 
 
-@needs_api_server
+def test_a_growing_lag_scales_the_job(server):
+    async def scenario(world):
+        await world.create(parallelism=1, autoscaling=POLICY)
+        await world.until(lambda: world.reason() == "Applied", "the start")
+        world.jobs.runs["shop.clicks"].lag = 5_000
+        await world.until(lambda: world.found()["status"]["parallelism"] == 3, "the rescale")
+        decisions = world.found()["status"]["autoscaling"]["decisions"]
+        assert [(each["from"], each["to"]) for each in decisions] == [(2, 3), (1, 2)]
+
+    assert in_real_world(server, scenario).performed == ["submit", "rescale", "rescale"]
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
@@ -68,61 +77,30 @@ def test_a_resource_lives_from_its_creation_to_its_deletion(binary, tmp_path):
         ({"options": {"restart_attempts": -1}}, "spec.options.restart_attempts"),
         ({"deletionPolicy": "Keep"}, "spec.deletionPolicy"),
         ({"upgrade": {"strategy": "slowly"}}, "spec.upgrade.strategy"),
+        ({"parallelism": 1, "autoscaling": {**POLICY, "scaleDownLag": 2_000}}, "must be below"),
     ],
 )
-def test_a_wrong_spec_is_rejected_with_the_field(binary, spec, problem, tmp_path):
-    with started(binary, tmp_path) as server:
-        body = {
-            "apiVersion": "bicycle.dev/v1alpha1", "kind": "BicycleJob",
-            "metadata": {"name": "clicks"}, "spec": {"plugin": "clicks", **spec},
-        }  # fmt: skip
-        path = "/apis/bicycle.dev/v1alpha1/namespaces/shop/bicyclejobs"
-        code, answer = server.ask("POST", path, body)
+def test_a_wrong_spec_is_rejected_with_the_field(server, spec, problem):
+    body = {
+        "apiVersion": "bicycle.dev/v1alpha1", "kind": "BicycleJob",
+        "metadata": {"name": "clicks"}, "spec": {"plugin": "clicks", **spec},
+    }  # fmt: skip
+    code, answer = server.ask("POST", JOBS, body)
 
     assert code == 422
     assert problem in answer["message"]
 
 
-@needs_api_server
-def test_operators_that_are_killed_at_random_moments_start_a_job_once(binary, tmp_path):
-    moments = random.Random(46)
-
-    async def scenario():
-        async with real_world(binary, tmp_path) as world:
-            await world.create(parallelism=1)
-            for number in range(KILLS):
-                operator = start(world, tmp_path)
-                await world.change(parallelism=number % 5 + 1)
-                await asyncio.sleep(moments.uniform(0.2, 3))
-                operator.kill()
-                await asyncio.to_thread(operator.wait)
-                world.forget_operators()
-            last = start(world, tmp_path)
-            try:
-                await world.change(parallelism=7)
-                await world.until(
-                    lambda: world.found().get("status", {}).get("parallelism") == 7, "the last",
-                    patience_s=PATIENCE_S,
-                )  # fmt: skip
-            finally:
-                last.send_signal(signal.SIGTERM)
-                await asyncio.to_thread(last.wait)
-            return world.jobs.started
-
-    assert asyncio.run(scenario()) == ["shop.clicks"]
-
-
-@needs_api_server
-def test_a_thousand_resources_start_a_job_each(binary, tmp_path):
+def test_a_thousand_resources_start_a_job_each(server):
     names = [f"job-{number}" for number in range(RESOURCES)]
 
-    async def scenario():
-        async with real_world(binary, tmp_path) as world, world.operator():
-            for name in names:
-                await world.create(name)
-            await world.until(
-                lambda: len(world.jobs.started) == RESOURCES, "the starts", patience_s=PATIENCE_S
-            )
-            return world.jobs.started
+    async def scenario(world):
+        for name in names:
+            await world.create(name)
+        await world.until(
+            lambda: len(world.jobs.started) == RESOURCES, "the starts", patience_s=PATIENCE_S
+        )
 
-    assert sorted(asyncio.run(scenario())) == sorted(f"shop.{name}" for name in names)
+    jobs = in_real_world(server, scenario)
+
+    assert sorted(jobs.started) == sorted(f"shop.{name}" for name in names)
