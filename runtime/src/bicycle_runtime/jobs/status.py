@@ -19,22 +19,10 @@ from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
 __all__ = [
-    "EndedWorker",
-    "GuaranteeStatus",
-    "HotKey",
-    "JobState",
-    "JobStatus",
-    "OpenPublication",
-    "OperatorStatus",
-    "PhaseStatus",
-    "RestartNote",
-    "RestartPlan",
-    "ShardLag",
-    "ShardStatus",
-    "StuckThread",
-    "read_status",
-    "write_status",
-]
+    "EndedWorker", "GuaranteeStatus", "HotKey", "JobState", "JobStatus", "OpenPublication",
+    "OperatorStatus", "PhaseStatus", "RestartNote", "RestartPlan", "ShardLag", "ShardStatus",
+    "StuckThread", "read_status", "write_status",
+]  # fmt: skip
 
 
 class JobState(Enum):
