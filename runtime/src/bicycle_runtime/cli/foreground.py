@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from bicycle_runtime.cli.live import LiveStatus
     from bicycle_runtime.jobs.home import Home
     from bicycle_runtime.jobs.options import JobRequest
+    from bicycle_runtime.jobs.running.early_java import EarlyJava
     from bicycle_runtime.jobs.running.summary import RunSummary
     from bicycle_runtime.jobs.status import JobStatus
     from bicycle_sdk.clock import Clock
 
 
-def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None:
+def run_in_foreground(request: JobRequest, home: Home, early: EarlyJava, *, as_json: bool) -> None:
     """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""
     records = sys.stderr if as_json else sys.stdout
     clock = SystemClock()
@@ -44,7 +45,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
             stop=stop,
             worker_log=None if live is None else cast(IO[bytes], live.line_writer()),
         )
-        summary = run_job(request, home, services, new_executor=spark_starts(services))
+        summary = run_job(request, home, services, new_executor=spark_starts(services, early))
     if as_json:
         answer_json(summary.to_json())
     elif sys.stdout.isatty():

@@ -9,11 +9,15 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.cli.access import reached_service, remote_start, service_options
-from bicycle_runtime.cli.parameters import declared_options, home, plugin_option, set_option
+from bicycle_runtime.cli.parameters import (
+    declared_options,
+    home,
+    plugin_option,
+    service_options,
+    set_option,
+)
 from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.options import JobOptions, JobRequest, options_of_new_job
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.options import describe
@@ -128,11 +132,14 @@ def run_command(
     sealed epoch.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.cli.foreground import run_in_foreground
+    from bicycle_runtime.jobs.running.early_java import EarlyJava
 
     request = _request(params, spark, given)
-    with _figures(http_port):
-        run_in_foreground(request, home(), as_json=as_json)
+    with _figures(http_port), EarlyJava(request, home()) as early:
+        # Slow to import: Java comes up meanwhile.
+        from bicycle_runtime.cli.foreground import run_in_foreground
+
+        run_in_foreground(request, home(), early, as_json=as_json)
 
 
 def _figures(port: int) -> AbstractContextManager[object]:
@@ -178,7 +185,8 @@ def submit_command(
     environment and runs the job from it. Without --wheel, the service that --service or
     BICYCLE_SERVICE names runs the job, or this machine if no service is named.
     """
-    # Slow to import, and not needed to show the help.
+    # Slow to import, and not needed to run a job or to show the help.
+    from bicycle_runtime.cli.access import reached_service, remote_start
     from bicycle_streams.cli.rendering import answer_json
 
     if wheel is None and lock is not None:
@@ -195,4 +203,7 @@ def submit_command(
 
 
 def _start(request: JobRequest) -> JobStatus:
+    # As above.
+    from bicycle_runtime.jobs.control.submitting import submit
+
     return submit(request, home(), python=sys.executable)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bicycle_runtime.cli.remote import Remote
 from bicycle_runtime.extraction.scripts import text_to_send
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+
+if TYPE_CHECKING:
+    from bicycle_runtime.cli.remote import Remote
 
 _PATHS = ("checkpoint_dir", "from_", "savepoint_key")
 

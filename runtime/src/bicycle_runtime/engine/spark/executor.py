@@ -29,7 +29,6 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
 from bicycle_runtime.engine.spark.java import (
-    JavaProcess,
     StartingJava,
     forget_context,
     forget_numpy,
@@ -81,24 +80,25 @@ class SparkExecutor:
             are lost.
         clock: Tells how long workers had nothing to do. Default: the machine's.
         errors: Gets the output of workers. Default: standard error.
+        early: Java and its folder, if it was started before.
     """
 
     def __init__(
         self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str,
         cluster_timeout_ms: int = _CLUSTER_TIMEOUT_MS, clock: Clock | None = None,
-        errors: IO[bytes] | None = None,
+        errors: IO[bytes] | None = None, early: tuple[StartingJava, WorkFolder] | None = None,
     ) -> None:  # fmt: skip
         self._master = master
         self._cache_dir = cache_dir
         self._job = job
         self._timeout_s = cluster_timeout_ms / 1_000
-        self._folder = WorkFolder()
+        self._starting: StartingJava | None
+        self._starting, self._folder = early or (None, WorkFolder())
+        self._is_booted = False
         self._work_dir = self._folder.path
         self._positions_folder = self._work_dir / "places"
         self._settings = spark_settings(master, self._work_dir, settings)
         self._shipment = self._sent = Shipment()
-        self._starting: StartingJava | None = None
-        self._java: JavaProcess | None = None
         self._context: Any = None
         self._environment: dict[str, str] = {}  # the environment that PySpark sets for all workers
         self._image: Any = None
@@ -136,11 +136,14 @@ class SparkExecutor:
         """Start Java, and load other parts meanwhile; repeated calls have no effect."""
         if self._starting is None:
             require_master(self._master)
-            remove_abandoned()
             self._starting = start_java(
                 master=self._master, settings=self._settings, folder=self._folder,
-                cache_dir=self._cache_dir, errors=self._errors,
+                cache_dir=self._cache_dir,
             )  # fmt: skip
+        if not self._is_booted:
+            self._is_booted = True
+            self._starting.forward(self._errors)
+            remove_abandoned()
             # 0.35 s and 0.4 s, which Java needs anyway.
             importlib.import_module("pyspark")
             importlib.import_module(WORKER_MODULE)
@@ -159,8 +162,7 @@ class SparkExecutor:
         self.boot()
         if self._context is None:
             assert self._starting is not None
-            self._java = self._starting.wait()
-            self._context = self._connect(self._java)
+            self._context = self._connect(*self._starting.wait())
 
     def ship(self, shipment: Shipment) -> None:
         """Set the plugin's shipment for workers, before ``start``."""
@@ -395,7 +397,7 @@ class SparkExecutor:
                 self._found = ends_on_hosts(self._context, self._view.hosts())
         return self._found
 
-    def _connect(self, java: JavaProcess) -> Any:
+    def _connect(self, port: int, secret: str) -> Any:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up
         from pyspark.java_gateway import launch_gateway
 
@@ -407,8 +409,8 @@ class SparkExecutor:
         forget_numpy()
         on_interrupt = signal.getsignal(signal.SIGINT)
         gateway_settings = {
-            "PYSPARK_GATEWAY_PORT": str(java.port),
-            "PYSPARK_GATEWAY_SECRET": java.secret,
+            "PYSPARK_GATEWAY_PORT": str(port),
+            "PYSPARK_GATEWAY_SECRET": secret,
         }
         try:
             with environment_set(gateway_settings):
@@ -459,13 +461,8 @@ class SparkExecutor:
         return code is not None and code < 0
 
     def _end_java(self) -> None:
-        if self._starting is None:
-            return
-        process = self._starting.process
-        if process.stdin is not None:
-            process.stdin.close()  # the gateway ends at end of input, and writes the class archive
-        if self._context is None:
-            process.terminate()
+        if self._starting is not None:
+            self._starting.end(is_up=self._context is not None)
 
 
 def _token(image: JobImage) -> str:

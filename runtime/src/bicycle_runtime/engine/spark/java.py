@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,22 +53,9 @@ _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptio
 _CLASS_PATH, _LIBRARY_PATH = "spark.driver.extraClassPath", "spark.driver.extraLibraryPath"
 # Spark's launcher adds these to the class path.
 _CLASS_PATH_VARIABLES = (
-    "HADOOP_CONF_DIR",
-    "SPARK_CONF_DIR",
-    "SPARK_DIST_CLASSPATH",
-    "YARN_CONF_DIR",
-)
+    "HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "YARN_CONF_DIR",
+)  # fmt: skip
 _LIBRARY_VARIABLE = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JavaProcess:
-    """A running gateway at ``port``; it ends when its standard input closes."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    secret: str
-    log_path: Path
 
 
 class StartingJava:
@@ -79,12 +65,13 @@ class StartingJava:
         self, process: subprocess.Popen[bytes], info_path: Path, log_path: Path, master: str
     ) -> None:
         self.process = process
+        self._is_forwarded = False
         self._info_path = info_path
         self._log_path = log_path
         self._master = master
 
-    def wait(self) -> JavaProcess:
-        """Return the process once it answers.
+    def wait(self) -> tuple[int, str]:
+        """Return the port and the secret of the gateway, once the process answers.
 
         Raises:
             SparkStartError: it ended; with the last lines of its log.
@@ -103,12 +90,25 @@ class StartingJava:
             waited += _POLL_SECONDS
         data = self._info_path.read_bytes()
         port, length = struct.unpack_from(">ii", data)
-        return JavaProcess(
-            process=self.process,
-            port=port,
-            secret=data[8 : 8 + length].decode("utf-8"),
-            log_path=self._log_path,
-        )
+        return port, data[8 : 8 + length].decode("utf-8")
+
+    def forward(self, errors: IO[bytes]) -> None:
+        """Write the output of workers to ``errors``; repeated calls have no effect."""
+        if not self._is_forwarded:
+            self._is_forwarded = True
+            streams = (self.process.stderr, errors)
+            threading.Thread(
+                target=_forward, args=streams, name="spark-stderr", daemon=True
+            ).start()
+
+    def end(self, *, is_up: bool) -> None:
+        """End the process; one that is up ends by itself, and writes the class archive."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()  # The gateway ends at the end of its input.
+        if self.process.stderr is not None and not self._is_forwarded:
+            self.process.stderr.close()
+        if not is_up:
+            self.process.terminate()
 
     def _end_error(self, code: int) -> SparkStartError:
         reason = f"java ended with {how_it_ended(code)}; {self._last_lines()}"
@@ -134,9 +134,8 @@ def low_limits() -> str:
 
 
 def start_java(
-    *, master: str, settings: Mapping[str, str], folder: WorkFolder, cache_dir: Path,
-    errors: IO[bytes],
-) -> StartingJava:  # fmt: skip
+    *, master: str, settings: Mapping[str, str], folder: WorkFolder, cache_dir: Path
+) -> StartingJava:
     """Start Spark's Java process and return at once.
 
     It ends with this process, killed or not, in whatever it is at: its input closes then.
@@ -146,7 +145,6 @@ def start_java(
         settings: Of Spark; some must be known when the process starts.
         folder: Of this run; the log is put there.
         cache_dir: Directory that outlives runs.
-        errors: Gets the output of workers.
     """
     java = find_java()
     if java is None:
@@ -177,9 +175,6 @@ def start_java(
         env=environment_for_child(environment), start_new_session=True, pass_fds=folder.held,
     )  # fmt: skip
     keep_niceness(process.pid)
-    threading.Thread(
-        target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
-    ).start()
     return StartingJava(process, info_path, log_path, master)
 
 
@@ -269,19 +264,10 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
     if cached.is_file():
         return cached.read_bytes().decode().split("\0")
     jars = Path(_spark_home()) / "jars"
+    launcher = ["-cp", f"{jars}/*", "org.apache.spark.launcher.Main", _SUBMIT, "pyspark-shell"]
+    environment = environment_for_child(spark_environment())
     result = subprocess.run(
-        [
-            str(java),
-            "-Xmx128m",
-            "-cp",
-            f"{jars}/*",
-            "org.apache.spark.launcher.Main",
-            _SUBMIT,
-            "pyspark-shell",
-        ],
-        capture_output=True,
-        env=environment_for_child(spark_environment()),
-        check=False,
+        [str(java), "-Xmx128m", *launcher], capture_output=True, env=environment, check=False
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]
     if result.returncode or _SUBMIT not in words:

@@ -9,10 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 TASK_ATTEMPTS = 4
 # A socket's path has room for 104 bytes (macOS; 108 on Linux), its name takes 43 of them.

@@ -13,13 +13,14 @@ from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.home import Home, JobLocation, locate_job
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.early_java import EarlyJava
 from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
 
 
-def spark_starts(services: DoorServices) -> MakeExecutor:
+def spark_starts(services: DoorServices, early: EarlyJava | None = None) -> MakeExecutor:
     """Return the function that starts Spark for each start of a job."""
-    return partial(_spark_executor, errors=services.worker_log)
+    return partial(_spark_executor, errors=services.worker_log, early=early)
 
 
 class WarmExecutor:
@@ -64,8 +65,9 @@ class WarmExecutor:
 
 
 def _spark_executor(
-    request: JobRequest, home: Home, location: JobLocation, *, errors: IO[bytes] | None
-) -> SparkExecutor:
+    request: JobRequest, home: Home, location: JobLocation,
+    *, errors: IO[bytes] | None, early: EarlyJava | None = None,
+) -> SparkExecutor:  # fmt: skip
     """Return Spark for one start of a job; worker output goes to ``errors``."""
     return SparkExecutor(
         master_of(request),
@@ -74,6 +76,7 @@ def _spark_executor(
         job=location.job,
         cluster_timeout_ms=request.options.cluster_timeout_ms,
         errors=errors,
+        early=early.take() if early else None,
     )
 
 
