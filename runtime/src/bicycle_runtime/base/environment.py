@@ -24,6 +24,12 @@ def chosen_variables(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
+def replace_environment(values: Mapping[str, str]) -> None:
+    """Set all variables of this process."""
+    os.environ.clear()
+    os.environ.update(values)
+
+
 @contextmanager
 def environment_set(values: Mapping[str, str]) -> Iterator[None]:
     """Set variables during the block, for a library that reads its settings there."""

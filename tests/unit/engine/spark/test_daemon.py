@@ -13,16 +13,16 @@ import pytest
 
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.spark.daemon import without_archives
+from bicycle_runtime.engine.spark.early_daemon import (
+    DAEMON_MODULE,
+    EARLY_MODULE,
+    FOLDER_VARIABLE,
+    SOCKET,
+    WAIT,
+)
 from bicycle_runtime.engine.spark.worker import LevelTask
 from bicycle_runtime.operators.heartbeats import ended_workers
 from tests.waiting import until
-
-
-@pytest.fixture
-def places(tmp_path):
-    folder = tmp_path / "bicycle-places"
-    folder.mkdir(exist_ok=True)  # The daemon may have been quicker.
-    return folder
 
 
 @pytest.fixture
@@ -32,19 +32,48 @@ def sockets():
 
 
 @pytest.fixture
-def daemon(tmp_path, sockets):
-    environment = {
+def places(sockets):
+    folder = Path(sockets) / "bicycle-places"
+    folder.mkdir(exist_ok=True)  # The daemon may have been quicker.
+    return folder
+
+
+@pytest.fixture
+def environment(sockets):
+    return {
         **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "SPARK_LOCAL_DIRS": f"{tmp_path},/nowhere", "SPARK_REUSE_WORKER": "1",
+        "SPARK_LOCAL_DIRS": f"{sockets},/nowhere", "SPARK_REUSE_WORKER": "1",
         "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
     }  # fmt: skip
-    command = [sys.executable, "-m", "bicycle_runtime.engine.spark.daemon", "pyspark.worker"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=environment,
+
+
+def start(module, *arguments, environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
+
+
+def start_waiting(sockets, environment):
+    """Start a daemon as beside Java, without what only Java gives to its daemon."""
+    own = {name: value for name, value in environment.items() if "SPARK" not in name}
+    path = Path(sockets) / SOCKET
+    waiting = start(DAEMON_MODULE, WAIT, str(path), environment=own)
+    until(path.exists, "the socket of the waiting daemon")
+    return waiting
+
+
+@pytest.fixture(params=["alone", "early"])
+def daemon(request, environment, places, sockets):
+    """The process that Java starts: the daemon, or the one that finds a daemon waiting."""
+    waiting = start_waiting(sockets, environment) if request.param == "early" else None
+    module = EARLY_MODULE if waiting else DAEMON_MODULE
+    given = {**environment, FOLDER_VARIABLE: str(places)}
+    process = start(module, "pyspark.worker", environment=given)
     yield process
     process.communicate(timeout=60)
+    if waiting:
+        assert waiting.communicate(timeout=60) == (b"", b"")
 
 
 @pytest.fixture
@@ -60,6 +89,45 @@ def worker_of(door):
     connection.connect(door)
     (pid,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
     return connection, pid
+
+
+def test_a_program_without_a_waiting_daemon_becomes_one(environment, places, sockets):
+    waiting = start_waiting(sockets, environment)
+    given = {**environment, FOLDER_VARIABLE: str(places)}
+    first = start(EARLY_MODULE, "pyspark.worker", environment=given)
+    (length,) = struct.unpack(">i", first.stdout.read(4))
+    taken = first.stdout.read(length).decode()
+    second = start(EARLY_MODULE, "pyspark.worker", environment=given)
+    (length,) = struct.unpack(">i", second.stdout.read(4))
+    own = second.stdout.read(length).decode()
+
+    for door, daemon in ((taken, waiting.pid), (own, second.pid)):
+        connection, worker = worker_of(door)
+        with connection:
+            assert parent(worker) == daemon
+    first.communicate(timeout=60)
+    second.communicate(timeout=60)
+    waiting.communicate(timeout=60)
+
+
+def parent(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[1])
+
+
+def test_a_waiting_daemon_ends_with_its_parent(environment, sockets):
+    path = Path(sockets) / SOCKET
+    shell = f'"{sys.executable}" -m {DAEMON_MODULE} {WAIT} "{path}" & echo $!; exec cat'
+    java = subprocess.Popen(
+        ["/bin/sh", "-c", shell], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
+    waiting = int(java.stdout.readline())
+    until(path.exists, "the socket of the waiting daemon")
+    assert is_alive(waiting, 0)
+    java.communicate(timeout=60)  # The end of its input ends it.
+
+    until(lambda: not is_alive(waiting, 0), "the end of the waiting daemon")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

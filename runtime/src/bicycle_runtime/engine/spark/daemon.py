@@ -2,7 +2,9 @@
 
 Only the parent of a process learns by which signal it ended, and Spark's daemon does not ask. All
 operators are imported here once, and not by each worker. Run by Java as
-``python -m bicycle_runtime.engine.spark.daemon``, on each host.
+``python -m bicycle_runtime.engine.spark.daemon``, on each host. On embedded Spark it starts beside
+Java, with ``--wait`` and a socket, and waits for the streams and the environment that Java gives
+to ``early_daemon``.
 
 Java puts PySpark as an archive of sources in front of the path, which Python compiles again in each
 daemon: that is half of a second, and half of all that it does until the first task. The package
@@ -14,9 +16,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import marshal
 import os
 import select
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
@@ -24,10 +28,14 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from bicycle_runtime.base.environment import replace_environment
 from bicycle_runtime.base.stacks import keep_stacks
+from bicycle_runtime.engine.spark.early_daemon import WAIT
 from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
 
 _WORKERS = "bicycle_runtime.engine.spark.worker"
+_FILES_MAX = 256
+_LOOK_S = 0.5  # Java may end without a daemon.
 _ARCHIVES = ("python/lib/pyspark.zip", "python/lib/py4j-*-src.zip")
 _PIPE_READ_BYTES = 4_096
 _PEAK_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
@@ -158,8 +166,54 @@ class EndsPoll:
         return [event for event in events if event[0] != self._ends.reader]
 
 
+def wait_for_java(path: str) -> bool:
+    """Import a worker's modules, and wait until Java requests a daemon.
+
+    Args:
+        path: The socket to make, on which ``early_daemon`` connects.
+
+    Returns:
+        Whether Java requested a daemon; False after the end of Java, the parent of this process.
+    """
+    java = os.getppid()
+    # A shell that starts a process in the background has it ignore these.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    os.closerange(3, _FILES_MAX)  # The lock of the folder, which Java holds.
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        server.settimeout(_LOOK_S)
+        sys.argv[1:] = ["pyspark.worker"]  # Spark's daemon imports it.
+        importlib.import_module("pyspark.daemon")
+        importlib.import_module(_WORKERS)
+        link = None
+        while link is None and os.getppid() == java:
+            with contextlib.suppress(TimeoutError):
+                link, _ = server.accept()
+    Path(path).unlink(missing_ok=True)
+    if link is None:
+        return False
+    link.settimeout(None)
+    _, streams, _, _ = socket.recv_fds(link, 1, 3)
+    with link.makefile("rb") as file:
+        python, arguments, search_path, environment = marshal.loads(file.read())
+    if python != sys.executable:
+        return False
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+        os.close(stream)
+    sys.argv[:], sys.path[:] = arguments, search_path
+    replace_environment(environment)
+    link.sendall(b"\0")
+    os.register_at_fork(after_in_child=link.close)  # It is open until this process ends.
+    return True
+
+
 def main() -> None:
     """Run Spark's daemon, and note the ends of its workers."""
+    if sys.argv[1:2] == [WAIT] and not wait_for_java(sys.argv[2]):
+        return
     sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # whose place is only known now
 

@@ -28,6 +28,7 @@ from bicycle_runtime.engine.errors import (
 )
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
+from bicycle_runtime.engine.spark.early_daemon import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.java import (
     StartingJava,
     forget_context,
@@ -39,7 +40,7 @@ from bicycle_runtime.engine.spark.java import (
     stop_context,
 )
 from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason, text_of
-from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE, noted_count
+from bicycle_runtime.engine.spark.positions_folder import noted_count
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
 from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned

@@ -31,7 +31,10 @@ from bicycle_runtime.base.processes import (
     keep_niceness,
     open_files_max,
 )
+from bicycle_runtime.base.stacks import STACKS_VARIABLE
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
+from bicycle_runtime.engine.spark.early_daemon import DAEMON_MODULE, EARLY_MODULE, SOCKET, WAIT
+from bicycle_runtime.engine.spark.settings import DAEMON_OPTION
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
 _PY4J = "py4j"
@@ -47,6 +50,9 @@ FIRST_JARS = (
 )  # fmt: skip
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+# Java, as the process of this shell, is the parent of the daemon, and ends with it.
+_BESIDE_DAEMON = f'"$1" -u -m {DAEMON_MODULE} {WAIT} "$0" & shift; exec "$@"'
+_SOCKET_BYTES_MAX = 103
 # Settings for Spark's launcher: later, they come too late.
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -167,6 +173,10 @@ def start_java(
         "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_path), "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
+    early_socket = folder.path / SOCKET
+    if _is_early(settings) and len(os.fsencode(early_socket)) <= _SOCKET_BYTES_MAX:
+        beside = ["/bin/sh", "-c", _BESIDE_DAEMON, str(early_socket), sys.executable]
+        command = [*beside, *command]
     if settings.get(_LIBRARY_PATH):
         own = chosen_variables([_LIBRARY_VARIABLE]).get(_LIBRARY_VARIABLE, "")
         environment[_LIBRARY_VARIABLE] = _join(settings[_LIBRARY_PATH], own)
@@ -176,6 +186,13 @@ def start_java(
     )  # fmt: skip
     keep_niceness(process.pid)
     return StartingJava(process, info_path, log_path, master)
+
+
+def _is_early(settings: Mapping[str, str]) -> bool:
+    """Return whether the daemon can start beside Java, with the same variables."""
+    prefix = "spark.executorEnv."
+    variables = {name for name in settings if name.startswith(prefix)} - {prefix + STACKS_VARIABLE}
+    return settings.get(DAEMON_OPTION) == EARLY_MODULE and not variables
 
 
 def search_path(class_path: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.stacks import STACKS_VARIABLE
+from bicycle_runtime.engine.spark.early_daemon import FOLDER_VARIABLE
 
-FOLDER_VARIABLE = "BICYCLE_PLACES"
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
 
 

@@ -10,6 +10,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from bicycle_runtime.engine.spark.early_daemon import DAEMON_MODULE, EARLY_MODULE
+
+DAEMON_OPTION = "spark.python.daemon.module"
 TASK_ATTEMPTS = 4
 # A socket's path has room for 104 bytes (macOS; 108 on Linux), its name takes 43 of them.
 _SOCKET_DIR_BYTES_MAX = 60
@@ -20,7 +23,7 @@ _ALWAYS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     # It notes how workers ended. Of one that crashed in native code Java then gets the lines, too.
-    "spark.python.daemon.module": "bicycle_runtime.engine.spark.daemon",
+    DAEMON_OPTION: DAEMON_MODULE,
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.cleaner.periodicGC.interval": "1min",
     "spark.locality.wait": "0",
@@ -35,6 +38,7 @@ _ALWAYS = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _EMBEDDED = {
     **_LOOPBACK,
+    DAEMON_OPTION: EARLY_MODULE,
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     # Java moves bytes and little else. Its second compiler takes 3 s of processor time in the first
