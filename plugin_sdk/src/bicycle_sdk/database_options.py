@@ -48,10 +48,10 @@ class PostgresLookupOptions(
     """The options of a PostgreSQL table whose rows are found by key: table and cache."""
 
     cache_rows: int = option(
-        default=10_000, low=1, high=10_000_000, doc="Maximum number of cached keys per subtask."
+        default=10_000, low=1, high=1_000_000_000, doc="Maximum number of cached keys per subtask."
     )
     cache_ms: int = option(
-        default=60_000, low=0, high=7 * 86_400_000,
+        default=60_000, low=0, high=36_600 * 86_400_000,
         doc="Lifetime of a cached row; 0 disables the cache.",
     )  # fmt: skip
     timeout_ms: int = option(

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from bicycle_sdk.contexts import Context
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.database_options import PostgresLookupOptions
 from bicycle_sdk.functions import AsyncIOBatchFunction
 from bicycle_sdk.secrets import Secret
 
@@ -48,17 +48,13 @@ class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], G
         cache_rows: int = 10_000,
         cache_ms: int = 60_000,
     ) -> None:
-        for name, value, low in (("cache_rows", cache_rows, 1), ("cache_ms", cache_ms, 0)):
-            if value < low:
-                raise StreamDefinitionError(
-                    call="PostgresLookup",
-                    problem=f"{name} is {value}, expected {low} or more",
-                    hint="give more",
-                )
-        self.url, self.table, self.key, self.key_of = url, table, key, key_of
+        options = PostgresLookupOptions(
+            url=url, table=table, password=password, cache_rows=cache_rows, cache_ms=cache_ms
+        )
+        self.url, self.table, self.key, self.key_of = options.url, options.table, key, key_of
         self.columns = None if columns is None else tuple(columns)
-        self.password = password
-        self.cache_rows, self.cache_ms = cache_rows, cache_ms
+        self.password = options.password
+        self.cache_rows, self.cache_ms = options.cache_rows, options.cache_ms
 
     def open(self, ctx: Context) -> None:  # noqa: ARG002 - as every function has it.
         """Prepare the cache; the server is asked with the first record."""
