@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from bicycle_runtime.cli.plan import report_lines
+from bicycle_runtime.cli.plan import explain_lines, report_lines
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.tables.building import build_tables
 from tests.unit.jobs.job_samples import bundle_of
@@ -72,6 +72,25 @@ def test_the_plan_shows_each_join_with_its_bound_and_key_and_has_no_warning():
     lines = report_lines(report)
     assert all(any(line.endswith(f"key groups, {join}") for line in lines) for join in joins)
     assert report.warnings == ()
+    assert not any("set by the constructor" in line for line in lines)  # Settings of the join.
+
+
+def test_a_plan_shows_the_bound_of_each_join():
+    text = f"""{HEAD}
+        INSERT INTO out SELECT o.id, s.n FROM o JOIN s ON o.id = s.id AND {HOUR};
+        INSERT INTO out SELECT o.id, s.n FROM TUMBLE(o, at, INTERVAL '1' HOUR) o
+          LEFT JOIN TUMBLE(s, at, INTERVAL '1' HOUR) s
+          ON o.id = s.id AND o.window_end = s.window_end;
+    """
+    bundle = bundle_of(lambda env: build_tables(env, text, file="v.sql"))
+
+    lines = explain_lines(inspect_job(bundle), bundle.graph)
+
+    bounds = [line.rpartition(", ")[2] for line in lines if " key groups, " in line]
+    assert bounds == [
+        "bounded: a row is removed when the watermark passes all times that match it",
+        "bounded: a row is removed when its window ends",
+    ]
 
 
 def test_a_join_stores_only_its_keys_and_the_columns_that_are_read():

@@ -283,3 +283,17 @@ def test_the_command_rejects_options_that_are_not_valid(files, name, value, code
 
     assert found.exit_code == code
     assert re.search(r"error: .*(epochs|parallelism|tape)", found.output)
+
+
+@pytest.mark.parametrize(
+    ("query", "mode"),
+    [
+        ("SELECT a FROM t", "rowsort"),
+        ("SELECT a FROM t\nORDER  BY a", "nosort"),
+        ("SELECT a FROM (SELECT a FROM t ORDER BY a LIMIT 1) WHERE b = ' ORDER BY '", "rowsort"),
+    ],
+)
+def test_the_default_order_of_rows_follows_the_query(query, mode):
+    text = LogicText("t.slt", "", f"query I\n{query}\n----\n\nquery I valuesort\n{query}\n----\n")
+
+    assert [each.sort_mode for each in read_records(text)] == [mode, "valuesort"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,12 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
     from bicycle_sdk.graph import JobGraph
 
-_SCOPES = ("key groups", "per subtask")  # Ends of the first line of a state.
+_BOUNDS = {  # Of the joins of SQL, by a part of their names.
+    "INTERVAL JOIN": "bounded: a row is removed when the watermark passes all times that match it",
+    "WINDOW JOIN": "bounded: a row is removed when its window ends",
+    "AS OF JOIN": "unbounded: it has the version at the watermark, and later ones, of each key",
+    "TABLE JOIN": "unbounded: it has a row of the right side for each key",
+}
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 
@@ -133,29 +137,22 @@ def explain_lines(report: JobReport, graph: JobGraph) -> list[str]:
         report: The report on the job.
         graph: Its graph.
     """
-    return [*_operator_lines(report, graph), *_other_lines(report)]
-
-
-def _operator_lines(report: JobReport, graph: JobGraph) -> Iterator[str]:
-    """Yield each operator, the part of the query that it computes, and its batches."""
     batches = {each.operator: each.text.partition(": ")[2] for each in report.columns}
-    yield "operators:"
-    for vertex in graph.vertices:
-        how = batches.get(vertex.id)
-        yield f"  {vertex.id}: {vertex.name}{f', on {how}' if how else ''}"
-
-
-def _other_lines(report: JobReport) -> Iterator[str]:
-    states = {state.operator: state for state in report.states}
+    bounds = {_state_lines(each)[0]: _bound(each, report) for each in report.states}
+    operators = [
+        f"  {vertex.id}: {vertex.name}{f', on {how}' if how else ''}"
+        for vertex in graph.vertices
+        for how in [batches.get(vertex.id)]
+    ]
     _, *lines = report_lines(replace(report, columns=()))
-    for line in lines:
-        state = states.get(line.strip().partition(": ")[0])
-        is_first = state is not None and line.endswith(_SCOPES)
-        yield f"{line}{_bound(state, report)}" if is_first and state is not None else line
+    return ["operators:", *operators, *(f"{line}{bounds.get(line, '')}" for line in lines)]
 
 
 def _bound(state: StateReport, report: JobReport) -> str:
     """Return the bound of a state, as far as it is known before the job runs."""
+    for join, bound in _BOUNDS.items():
+        if join in state.join.partition(" ON ")[0]:
+            return f", {bound}"
     if state.window_growth == "none":
         return ", bounded: a window is removed when the watermark passes its end"
     unbounded = [each for each in report.warnings if each.operator == state.operator]
@@ -247,7 +244,7 @@ def _state_lines(state: StateReport) -> list[str]:
         f"  {state.operator}: {scope}{f', {state.join}' if state.join else ''}",
         *(
             f"    {part.name}: {part.type}, {part.codec}{_part_text(part)}"
-            for part in state.attributes
+            for part in ([] if state.is_of_sdk else state.attributes)  # They are settings.
         ),
         *(
             f"    {item.name}: {item.kind} of {item.type}, {item.codec}, "

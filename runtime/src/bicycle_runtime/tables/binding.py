@@ -18,7 +18,6 @@ from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, n
 from bicycle_runtime.tables.changing import NestedParts
 from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.functions import conversion_of
 from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
 from bicycle_runtime.tables.joins import JoinBinder
 from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
@@ -41,7 +40,6 @@ from bicycle_runtime.tables.plans import (
     require_stream,
     substitute,
     unique_field,
-    window_rows,
     with_clock,
 )
 from bicycle_runtime.tables.python_functions import with_functions
@@ -55,14 +53,17 @@ from bicycle_runtime.tables.rejections import (
 from bicycle_runtime.tables.scope import (
     NameScope,
     Relation,
+    check_null,
     compile_in,
+    read_stored,
     split_and,
     sql_of,
     window_columns,
+    window_rows,
 )
 from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Insert
 from bicycle_runtime.tables.unnesting import add_unnest, split_unnests
-from bicycle_sdk.expressions import Expression, col, lit
+from bicycle_sdk.expressions import Expression
 
 # Connectors whose values have the types of their columns; those of others may be texts.
 _TYPED = ("parquet", "postgres")
@@ -108,7 +109,7 @@ class Binder:
         for stored in table.stored_columns:
             name = stored.name.text
             value = given.get(name, tree.literal(None, stored.type))
-            values.append(value if stored.is_nullable else tree.call("not_null", value))
+            values.append(check_null(value, stored, statement.query.at))
             columns.append(PlanColumn(name, name, stored.type))
         return table, compose(plan, columns, values)
 
@@ -174,7 +175,7 @@ class Binder:
         is_typed = keys is not None and keys.connector_name in _TYPED
         has_fields = table.has_fields or is_lookup
         stored = {
-            column.name.text: _read_stored(
+            column.name.text: read_stored(
                 column, is_csv=is_csv, is_typed=is_typed, has_fields=has_fields
             )
             for column in table.stored_columns
@@ -200,25 +201,6 @@ class Binder:
             columns=tuple(columns), values=tuple(values), table=table, time=time,
             is_lookup=is_lookup,
         )  # fmt: skip
-
-
-def _read_stored(
-    column: ColumnDefinition, *, is_csv: bool, is_typed: bool, has_fields: bool
-) -> Expression:
-    """Return the value of a column from the record of a connector."""
-    name = column.name.text
-    source = col(name) if has_fields else Expression("field_or", name, lit(None))
-    if is_csv:
-        text = tree.column(source, "VARCHAR")
-        if column.type != "VARCHAR":
-            text = tree.call("nullif", text, tree.literal(""))
-        value = tree.cast(text, column.type)
-    else:
-        conversion = None if is_typed else conversion_of(column.type)
-        if conversion is not None:
-            source = Expression("converted", *conversion, source)
-        value = tree.column(source, column.type)
-    return value if column.is_nullable else tree.call("not_null", value)
 
 
 def _time(table: Table, columns: Sequence[PlanColumn]) -> str | None:

@@ -179,17 +179,19 @@ class Building:
         for each, values in zip((self.catalog, self.binder), parts, strict=True):
             vars(each).update(values)
 
-    def note(self, bind: Any, *arguments: Any) -> None:
-        """Call a function; note the problem that it raises, or of its plan."""
+    def note(self, bind: Any, *arguments: Any) -> Any:
+        """Return the result of a call; None if it has a problem, which is noted."""
         try:
             found = bind(*arguments)
             if isinstance(found, Plan):
                 require_append_only(found)
+            return found
         except SqlProblem as problem:
             position, text = self.text.position(problem.at), str(problem)
             known = {(each.line, each.column, each.text) for each in self.checks.problems}
             if (*position, text) not in known:  # A view may be bound for several queries.
                 self.checks.note_position(position, text)
+            return None
 
     def _insert(self, statement: Insert) -> Plan:
         self.catalog.sink(self.catalog.target(statement.name), statement.name.at)

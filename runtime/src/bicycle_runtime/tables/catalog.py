@@ -123,7 +123,7 @@ class Catalog:
     """
 
     def __init__(self, text: SqlText, checks: Checks) -> None:
-        self._text, self._checks = text, checks
+        self.text, self._checks = text, checks
         self._tables: dict[str, Table] = {}
         self._views: dict[str, CreateView] = {}
         self.functions: dict[str, UserFunction] = {}
@@ -150,7 +150,7 @@ class Catalog:
         _check_columns(definition)
         name = definition.name.text
         table = Table(definition=definition, kind=self._kind_of(definition))
-        kind = self._text.default_kind
+        kind = self.text.default_kind
         if kind and self.is_lookup(table):  # Tests insert its rows.
             given = replace(definition, options={"kind": kind, "path": name})
             table = Table(definition=given, kind=kind)
@@ -296,9 +296,9 @@ class Catalog:
         if not given:
             raise SqlProblem(name.at, f"{name.text} needs WITH (kind = '…'), its connector")
         if len(given) > 1:
-            at = self._text.keys[name.text, given[1]]
+            at = self.text.keys[name.text, given[1]]
             raise SqlProblem(at, "kind and connector are the same key; use only one")
-        word, at = options[given[0]], self._text.values[name.text, given[0]]
+        word, at = options[given[0]], self.text.values[name.text, given[0]]
         if word not in SOURCES and word not in SINKS:
             known = sorted({*SOURCES, *SINKS} - _NO_TABLES)
             raise SqlProblem(at, no_such("connector", word, known))

@@ -12,9 +12,10 @@ from typing import Any
 from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.compiling import AGGREGATES
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.grouping import AGGREGATES, result_type
+from bicycle_runtime.tables.grouping import result_type
 from bicycle_runtime.tables.plans import (
     Changing,
     Plan,

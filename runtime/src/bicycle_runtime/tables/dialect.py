@@ -13,6 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
@@ -94,17 +95,21 @@ class SqlText:
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
+        # Where texts begin, and the locations of their calls.
+        self._parts = [(0, f"{file}:{{line}}:{{column}}")]
         self.default_kind = ""  # The connector of tables without WITH; empty if WITH is required.
         self.keys: dict[KeyPath, int] = {}
         self.values: dict[KeyPath, int] = {}
         self._starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
-    def append(self, text: str) -> int:
+    def append(self, text: str, location: str) -> int:
         """Add a text; return the number of its first line. Earlier texts become spaces.
 
         Offsets of all texts differ, so that options of earlier statements keep their positions.
+        ``location`` is that of its call; ``{line}`` and ``{column}`` are replaced.
         """
         begin = len(self.text) + 1
+        self._parts.append((begin, location))
         self.text = f"{_VISIBLE.sub(' ', self.text)}\n{text}"
         self._starts += [begin, *(found.end() + begin for found in _LINE_END.finditer(text))]
         return self.position(begin).line
@@ -113,6 +118,14 @@ class SqlText:
         """Return line and column of an offset."""
         line = bisect_right(self._starts, at)
         return Position(line, at - self._starts[line - 1] + 1)
+
+    def location(self, at: int) -> str:
+        """Return the location of an offset for users: file, line and column, or call."""
+        begin, form = self._parts[bisect_right(self._parts, at, key=itemgetter(0)) - 1]
+        line, column = self.position(at)
+        return form.replace("{line}", str(line - self.position(begin).line + 1)).replace(
+            "{column}", str(column)
+        )
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset of a line and column."""
@@ -161,6 +174,10 @@ class Cursor:
     def sees(self, *words: str) -> bool:
         """Return whether the next tokens are some words or signs."""
         return all(_is_word(self.peek(at), word) for at, word in enumerate(words))
+
+    def sees_query(self, ahead: int = 0) -> bool:
+        """Return whether a query begins with the next token, or some tokens ahead."""
+        return any(_is_word(self.peek(ahead), word) for word in ("SELECT", "WITH", "("))
 
     def take(self, *words: str) -> bool:
         """Skip some words if they are next; return whether they were."""

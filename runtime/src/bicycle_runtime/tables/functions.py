@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
+from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, sql_rows
+from bicycle_runtime.expressions.sql.located import RowError
 from bicycle_runtime.expressions.sql.steps import (
     CompiledExpressions,
     ComputedFields,
@@ -42,9 +45,11 @@ class _TableStep:
     """The results of a step for rows of connectors, and for results of windows.
 
     Values of connectors may refuse a batch as a whole; then it is halved until bad rows are alone.
+    ``locations`` are those of the expressions, by their offsets.
     """
 
     compiled: CompiledExpressions
+    locations: Mapping[int, str] = MappingProxyType({})
 
     def results(self, records: Sequence[Any]) -> list[Any]:
         """Return for each record the tuple of results, or the exception that it leads to."""
@@ -68,9 +73,13 @@ class _TableStep:
             else:
                 found.append(list(evaluate(value, columns).each()))
         return [
-            ExpressionFailedError(errors[at]) if at in errors else row
+            self._error(errors[at]) if at in errors else row
             for at, row in enumerate(zip(*found, strict=True))
         ]
+
+    def _error(self, text: str) -> ExpressionFailedError:
+        location = self.locations.get(text.at, "") if isinstance(text, RowError) else ""
+        return ExpressionFailedError(text, location)
 
 
 class SqlRecord(_TableStep, ComputedFields):
@@ -230,32 +239,16 @@ def _timestamp(value: Any) -> datetime | None:
     return moment_of(value)
 
 
-def _date(value: Any) -> date | None:
-    return None if value is None else _parse(value, date)
-
-
-def _time(value: Any) -> time | None:
-    return None if value is None else _parse(value, time)
-
-
-def _parse(value: Any, kind: Any) -> Any:
-    if type(value) is kind:
+def _parse(kind: Any, value: Any) -> Any:
+    if value is None or type(value) is kind:
         return value
     if not isinstance(value, str):
         raise TypeError(f"expected a text, got {type(value).__name__}")
     return kind.fromisoformat(value.strip())
 
 
-class _DecimalOf:
-    """The conversion of numbers and their texts to a DECIMAL."""
-
-    __slots__ = ("digits",)
-
-    def __init__(self, digits: tuple[int, int]) -> None:
-        self.digits = digits
-
-    def __call__(self, value: Any) -> Decimal | None:
-        return None if value is None else exact_decimal(value, *self.digits)
+def _decimal(digits: tuple[int, int], value: Any) -> Decimal | None:
+    return None if value is None else exact_decimal(value, *digits)
 
 
 def conversion_of(word: str) -> tuple[frozenset[type], Callable[[Any], Any]] | None:
@@ -266,15 +259,15 @@ def conversion_of(word: str) -> tuple[frozenset[type], Callable[[Any], Any]] | N
         type that needs no conversion.
     """
     digits = decimal_digits(word)
-    return _CONVERSIONS.get(word) if digits is None else (_DECIMALS, _DecimalOf(digits))
+    return _CONVERSIONS.get(word) if digits is None else (_DECIMALS, partial(_decimal, digits))
 
 
 _NULL = type(None)
 _DECIMALS: frozenset[type] = frozenset({Decimal, _NULL})
 _CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
     "TIMESTAMP": (frozenset({datetime, _NULL}), _timestamp),
-    "DATE": (frozenset({date, _NULL}), _date),
-    "TIME": (frozenset({time, _NULL}), _time),
+    "DATE": (frozenset({date, _NULL}), partial(_parse, date)),
+    "TIME": (frozenset({time, _NULL}), partial(_parse, time)),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.compiling import AGGREGATES, OTHER_AGGREGATES
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name, WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
@@ -43,14 +44,6 @@ from bicycle_runtime.tables.scope import (
 )
 from bicycle_sdk.expressions import Expression
 
-AGGREGATES = ("count", "sum", "avg", "min", "max")
-# Aggregates that are known, but not supported.
-_OTHER_AGGREGATES = frozenset(
-    {"any_value", "approx_count_distinct", "arg_max", "arg_min", "array_agg", "bool_and", "bool_or",
-     "count_if", "first", "first_value", "last", "last_value", "list", "listagg", "median", "mode",
-     "quantile", "stddev", "stddev_pop", "stddev_samp", "string_agg", "var_pop", "var_samp",
-     "variance"}
-)  # fmt: skip
 _NUMBERS = ("BIGINT", "DOUBLE", "NULL")
 _OVER_GROUPS = "or write the GROUP BY in a view"
 _NO_WINDOW = (
@@ -67,7 +60,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     name, function = str(node.this).lower(), called(node)
     if function is not None:
         return function.aggregate is not None
-    return name in AGGREGATES or name in _OTHER_AGGREGATES
+    return name in AGGREGATES or name in OTHER_AGGREGATES
 
 
 def name_of(item: exp.Expr, index: int, scope: NameScope, at: int) -> str:

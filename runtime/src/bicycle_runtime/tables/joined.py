@@ -33,7 +33,14 @@ _TITLES = {
 }  # fmt: skip
 
 
-def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) -> Any:
+def lower_join(
+    plan: JoinRows,
+    left: Any,
+    right: Any,
+    *,
+    name: Callable[..., Any],
+    locate: Callable[[Any], Any],
+) -> Any:
     """Return the stream of a join.
 
     Args:
@@ -41,6 +48,7 @@ def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) 
         left: The stream of its left side.
         right: The stream of its right side.
         name: Sets the id, by a word, and the name of a stream.
+        locate: Sets the locations of the expressions of a step.
     """
     keys = plan.left_keys, plan.right_keys
     keeps = plan.how in ("left", "full"), plan.how in ("right", "full")
@@ -49,13 +57,13 @@ def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) 
     for index, word in enumerate(("left", "right")):
         rows, own = (left, right)[index], keys[index]
         if not keeps[index]:
-            known = SqlCondition(_all_known(own))
+            known = locate(SqlCondition(_all_known(own)))
             rows = name(rows.filter(known), f"{word}-keys", "keys that are not NULL")
         if plan.how == "full":  # NULL keys of both sides must not meet.
             side = tree.case([(_all_known(own), tree.literal(0))], tree.literal(index + 1))
             own = (*own, side)
         row = [*own, *values[index].values()]
-        rows = rows.map(SqlRow(row, row_type(row)))
+        rows = rows.map(locate(SqlRow(row, row_type(row))))
         rows = name(rows, f"{word}-rows", f"columns of the {word} side")
         keyed = rows.key_by(itemgetter(*range(len(own))))
         sides.append(name(keyed, f"{word}-key", f"JOIN ON {plan.text}"))
@@ -73,7 +81,10 @@ def lower_join(plan: JoinRows, left: Any, right: Any, name: Callable[..., Any]) 
     return name(bounds, "bounds", "window_start, window_end")
 
 
-def lower_lookup(plan: JoinRows, left: Any, options: Any, name: Callable[..., Any]) -> Any:
+def lower_lookup(
+    plan: JoinRows, left: Any, options: Any, *, name: Callable[..., Any],
+    locate: Callable[[Any], Any],
+) -> Any:  # fmt: skip
     """Return the stream of a join with rows that are found by key.
 
     Args:
@@ -81,19 +92,22 @@ def lower_lookup(plan: JoinRows, left: Any, options: Any, name: Callable[..., An
         left: The stream of its left side.
         options: The options of the table.
         name: Sets the id, by a word, and the name of a stream.
+        locate: Sets the locations of the expressions of a step.
     """
     [left_key], [right_key], scan = plan.left_keys, plan.right_keys, plan.right
     assert isinstance(scan, Scan)
     if plan.how == "inner":
-        left = name(left.filter(SqlCondition(_all_known([left_key]))), "left-keys", "known keys")
+        known = locate(SqlCondition(_all_known([left_key])))
+        left = name(left.filter(known), "left-keys", "known keys")
     row = [left_key, *plan.left_values.values()]
-    left = name(left.map(SqlRow(row, row_type(row))), "left-rows", "columns of the left side")
+    rows = left.map(locate(SqlRow(row, row_type(row))))
+    left = name(rows, "left-rows", "columns of the left side")
     stored = {each.field: value for each, value in zip(scan.columns, scan.values, strict=True)}
     found = [substitute(value, stored) for value in (right_key, *plan.right_values.values())]
     columns = {column for value in found for column in fields_of(value)}
     lookup = LookupRows(
         options, scan.table.definition.key[0].text, columns=sorted(columns),
-        row=SqlRow(found, row_type(found)), keeps_left=plan.how == "left",
+        row=locate(SqlRow(found, row_type(found))), keeps_left=plan.how == "left",
     )  # fmt: skip
     pairs = left.async_io_batches(
         lookup, max_size=_LOOKUP_KEYS_MAX, timeout=timedelta(milliseconds=options.timeout_ms)

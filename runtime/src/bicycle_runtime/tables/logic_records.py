@@ -47,7 +47,7 @@ class LogicRecord:
     """A record of a file.
 
     ``header`` is its first line; ``begin`` and ``end`` are the offsets of its SQL; ``expected`` has
-    the lines after ``----``, or is None without this line.
+    the lines after ``----``, or is None without this line. ``is_ordered`` queries end in ORDER BY.
     """
 
     header: str
@@ -55,6 +55,7 @@ class LogicRecord:
     begin: int
     end: int
     expected: list[str] | None
+    is_ordered: bool = False
 
     @property
     def words(self) -> list[str]:
@@ -77,8 +78,9 @@ class LogicRecord:
 
     @property
     def sort_mode(self) -> str:
-        """The order of rows: sorted by default, because an epoch has no order of rows."""
-        return next((word for word in self.words[2:3] if word.endswith("sort")), "rowsort")
+        """The order of rows: by default sorted, unless the query orders them."""
+        default = "nosort" if self.is_ordered else "rowsort"
+        return next((word for word in self.words[2:3] if word.endswith("sort")), default)
 
     @property
     def label(self) -> str | None:
@@ -166,6 +168,7 @@ def read_records(text: LogicText, engine: str = ENGINE) -> list[LogicRecord]:
         record = LogicRecord(
             header=header, line=at + 1, begin=starts[begin], expected=expected,
             end=starts[end] - 1 if end > begin else starts[begin],
+            is_ordered=word == "query" and _is_ordered(" ".join(lines[begin:end])),
         )  # fmt: skip
         problem = _problem_of(record)
         if problem:
@@ -175,6 +178,14 @@ def read_records(text: LogicText, engine: str = ENGINE) -> list[LogicRecord]:
         found += [] if is_skipped else [record]
         is_skipped = False
     return found
+
+
+def _is_ordered(query: str) -> bool:
+    """Return whether ORDER BY is outside of parentheses and texts in quotes."""
+    rest = re.sub(r"'[^']*'|\"[^\"]*\"|--.*", "", query)
+    while (inner := re.sub(r"\([^()]*\)", "", rest)) != rest:
+        rest = inner
+    return re.search(r"\bORDER\s+BY\b", rest, re.IGNORECASE) is not None
 
 
 def _problem_of(record: LogicRecord) -> str | None:

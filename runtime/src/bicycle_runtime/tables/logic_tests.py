@@ -48,7 +48,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import OperatorKind
 
 _LETTERS = "$dead_letters"
-_QUERIES = ("SELECT", "WITH", "(")
 NewHarness = Callable[[StreamEnvironment, list[str]], AbstractContextManager[Any]]
 
 
@@ -209,7 +208,7 @@ class _Job:
                 self._values.setdefault(record.line, []).append(values)
             elif record.kind == "epoch":
                 raise SqlProblem(_span(cursor)[0], "epoch takes INSERT INTO table VALUES (…), …")
-            elif _is_query(cursor):
+            elif cursor.sees_query():
                 yield parse_query(cursor)
             else:
                 spans.append(_span(cursor))
@@ -302,16 +301,12 @@ def _span(cursor: Cursor) -> tuple[int, int]:
     return int(cursor.tokens[0].start), int(cursor.tokens[-1].end) + 1
 
 
-def _is_query(cursor: Cursor) -> bool:
-    return any(cursor.sees(word) for word in _QUERIES)
-
-
 def _read_values(cursor: Cursor) -> _Values | None:
     """Return the rows of INSERT INTO … VALUES; None for another statement."""
     if not cursor.take("INSERT", "INTO"):
         return None
     table = cursor.name("a table")
-    has_columns = cursor.sees("(") and not any(cursor.sees("(", word) for word in _QUERIES)
+    has_columns = cursor.sees("(") and not cursor.sees_query(1)
     columns = cursor.names("a column") if has_columns else ()
     if not cursor.sees("VALUES"):
         cursor.index = 0

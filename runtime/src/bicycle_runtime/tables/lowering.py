@@ -7,13 +7,15 @@ belongs to exactly these keys, aggregates and bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from types import NoneType
 from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.located import offsets
 from bicycle_runtime.expressions.sql.types import SqlType, decimal_digits
 from bicycle_runtime.tables.catalog import Catalog, Table
 from bicycle_runtime.tables.errors import SqlProblem
@@ -51,6 +53,7 @@ from bicycle_runtime.tables.plans import (
     digest_of,
     double_key,
     has_order,
+    offset_in,
     unique_field,
 )
 from bicycle_runtime.tables.records import python_type
@@ -85,6 +88,7 @@ class Lowering:
         self._written: dict[int, Plan] = {}
         self._ids: set[str] = set()
         self._ends: dict[str, list[Any]] = {}  # The vertices that write to a table.
+        self._located: dict[int, Any] = {}  # Vertices with a location, by identity.
 
     def set_policy(self, on_error: OnError) -> None:
         """Set the policy for records that fail in vertices that are added later."""
@@ -111,26 +115,46 @@ class Lowering:
         for plan in plans:
             if id(plan) not in self._written:
                 self._written[id(plan)] = decode_json(plan, json)
-        streams = [self._stream(self._written[id(plan)], table.name) for plan in plans]
-        self._remove(self._ends.pop(table.name, []))
-        known = len(self._env.vertices)
-        keys = self._catalog.sink(table, table.definition.name.at)
-        assert keys is not None  # A wrong table is reported before.
-        first, *others = streams
-        stream = first
-        if others:
-            stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
-        sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
-        self._set(sink, table.name, "", f"INSERT INTO {table.name}")
-        if len(plans) == 1 and has_order(plans[0]):
-            self._env.vertices[-1].parallelism = 1  # Several subtasks would lose the order.
-        self._ends[table.name] = self._env.vertices[known:]
+        at = table.definition.name.at
+        with self.locating(self._catalog.text.location(at)):
+            streams = [self._stream(self._written[id(plan)], table.name) for plan in plans]
+            self._remove(self._ends.pop(table.name, []))
+            known = len(self._env.vertices)
+            keys = self._catalog.sink(table, at)
+            assert keys is not None  # A wrong table is reported before.
+            first, *others = streams
+            stream = first
+            if others:
+                stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
+            sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
+            self._set(sink, table.name, "", f"INSERT INTO {table.name}")
+            if len(plans) == 1 and has_order(plans[0]):
+                self._env.vertices[-1].parallelism = 1  # Several subtasks would lose the order.
+            self._ends[table.name] = self._env.vertices[known:]
+
+    @contextmanager
+    def locating(self, location: str) -> Iterator[None]:
+        """Set the location of the vertices that are added, unless they have one of a plan."""
+        begin = len(self._env.vertices)
+        yield
+        for vertex in self._env.vertices[begin:]:
+            if id(vertex) not in self._located:
+                vertex.location, self._located[id(vertex)] = location, vertex
 
     def collect(self, name: str, plan: Plan) -> None:
         """Collect the rows of a plan under a name."""
         self._set(self._stream(plan, name).collect(name), name, "", name)
         if has_order(plan):
             self._env.vertices[-1].parallelism = 1
+
+    def _locate(self, step: Any) -> Any:
+        """Set the locations of the expressions of a step; return it."""
+        text = self._catalog.text
+        step.locations = {at: text.location(at) for at in offsets(step.compiled.trees)}
+        return step
+
+    def _record(self, columns: Sequence[PlanColumn], values: Sequence[Expression]) -> Any:
+        return self._locate(SqlRecord([column.field for column in columns], values))
 
     def _remove(self, vertices: Sequence[Any]) -> None:
         ids = {id(vertex) for vertex in vertices}
@@ -157,8 +181,10 @@ class Lowering:
     def _stream(self, plan: Plan, owner: str) -> Any:
         found = self._streams.get(id(plan))
         if found is None:
-            owner = self._names.get(id(plan), owner)
-            found = self._streams[id(plan)] = plan, self._lower(plan, owner)
+            owner, at = self._names.get(id(plan), owner), offset_in(plan)
+            location = None if at is None else self._catalog.text.location(at)
+            with nullcontext() if location is None else self.locating(location):
+                found = self._streams[id(plan)] = plan, self._lower(plan, owner)
         return found[1]
 
     def _lower(self, plan: Plan, owner: str) -> Any:
@@ -166,10 +192,14 @@ class Lowering:
             case Scan():
                 return self._scan(plan)
             case FilterRows():
-                stream = self._stream(plan.input, owner).filter(SqlCondition(plan.condition))
+                stream = self._stream(plan.input, owner).filter(
+                    self._locate(SqlCondition(plan.condition))
+                )
                 return self._set(stream, owner, "where", f"WHERE {plan.text}")
             case Project():
-                stream = self._stream(plan.input, owner).map(_record(plan.columns, plan.values))
+                stream = self._stream(plan.input, owner).map(
+                    self._record(plan.columns, plan.values)
+                )
                 names = ", ".join(column.name for column in plan.columns)
                 return self._set(stream, owner, "select", f"SELECT {names}")
             case UnionAll():
@@ -185,18 +215,19 @@ class Lowering:
         if isinstance(plan.right, Scan) and plan.right.is_lookup:
             keys = self._catalog.source(plan.right.table, 0)
             assert keys is not None  # A wrong table is reported before.
-            return lower_lookup(plan, left, keys.options(), name)
-        return lower_join(plan, left, self._stream(plan.right, owner), name)
+            return lower_lookup(plan, left, keys.options(), name=name, locate=self._locate)
+        right = self._stream(plan.right, owner)
+        return lower_join(plan, left, right, name=name, locate=self._locate)
 
     def _late(self, plan: LateRows, owner: str) -> Any:
         late = self._window_results(plan.window, plan.view).side_output(LATE_TAG)
-        rows = late.map(_record(plan.columns, late_values(plan)))
+        rows = late.map(self._record(plan.columns, late_values(plan)))
         return self._set(rows, owner, "late", f"late rows of {plan.window.window.kind}")
 
     def _unnest(self, plan: Unnest, owner: str) -> Any:
         kept, added = plan.input.columns, plan.columns[len(plan.input.columns) :]
         values = [*(each.read() for each in kept), plan.value]
-        stream = self._stream(plan.input, owner).map(_record([*kept, added[0]], values))
+        stream = self._stream(plan.input, owner).map(self._record([*kept, added[0]], values))
         stream = self._set(stream, owner, "array", f"array {added[0].name}")
         rows = UnnestItems([each.field for each in added], is_outer=plan.is_outer)
         return self._set(stream.flat_map(rows), owner, "unnest", f"UNNEST {added[0].name}")
@@ -212,7 +243,7 @@ class Lowering:
         ]
         name, columns = plan.function.name, plan.function.columns
         values = [*(each.read() for each in kept), *plan.arguments]
-        rows = self._stream(plan.input, owner).map(_record([*kept, *arguments], values))
+        rows = self._stream(plan.input, owner).map(self._record([*kept, *arguments], values))
         rows = self._set(rows, owner, "arguments", f"arguments of {name}")
         fields = {each.name: own.field for each, own in zip(columns, added, strict=True)}
         call = CalledRows(
@@ -224,12 +255,14 @@ class Lowering:
             value = tree.column(col(own.field), own.type)
             is_known = not plan.is_outer and not each.is_nullable
             read.append(tree.call("not_null", value) if is_known else value)
-        return self._set(rows.map(_record(plan.columns, read)), owner, "called", f"rows of {name}")
+        return self._set(
+            rows.map(self._record(plan.columns, read)), owner, "called", f"rows of {name}"
+        )
 
     def _sort(self, plan: SortRows, owner: str) -> Any:
         columns = plan.input.columns
         values = [each.read() for each in columns]
-        rows = self._stream(plan.input, owner).map(SqlRow(values, row_type(values)))
+        rows = self._stream(plan.input, owner).map(self._locate(SqlRow(values, row_type(values))))
         rows = self._set(rows, owner, "sort-rows", "columns of sorted rows")
         rows = self._set(rows.assign_timestamps(NO_TIMES), owner, "sort-time", "end of the input")
         keyed = self._set(rows.key_by(everything), owner, "sort-key", "all rows")
@@ -267,7 +300,7 @@ class Lowering:
             assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
             stream = self._env.add_source(keys.source())
             stream = self._set(stream, table.name, "source", f"FROM {table.name}")
-        rows = stream.map(_record(plan.columns, plan.values))
+        rows = stream.map(self._record(plan.columns, plan.values))
         rows = self._set(rows, table.name, "rows", f"columns of {table.name}")
         watermark = table.definition.watermark
         if watermark is None or plan.time is None:
@@ -289,7 +322,7 @@ class Lowering:
     # --- windows -----------------------------------------------------------------------------
 
     def _window(self, plan: WindowAggregate, owner: str) -> Any:
-        rows = self._window_results(plan, owner).map(_result_record(plan))
+        rows = self._window_results(plan, owner).map(self._record(plan.columns, _results(plan)))
         return self._set(rows, owner, "results", f"columns of {plan.window.kind}")
 
     def _window_results(self, plan: WindowAggregate, owner: str) -> Any:
@@ -323,7 +356,7 @@ class Lowering:
                 *(each.read() for each in plan.input.columns),
             ]
             values = values[: len(columns)]
-            stream = stream.map(_record(columns, values))
+            stream = stream.map(self._record(columns, values))
             stream = self._set(stream, owner, "arguments", "arguments of the aggregates")
         keyed = (
             stream.key_by(*(col(each.field) for each in keys))
@@ -368,10 +401,6 @@ def decode_json(plan: Plan, names: Collection[str]) -> Plan:
 def _value(aggregate: AggregateCall) -> Expression:
     assert aggregate.value is not None
     return aggregate.value
-
-
-def _record(columns: Sequence[PlanColumn], values: Sequence[Expression]) -> SqlRecord:
-    return SqlRecord([column.field for column in columns], values)
 
 
 def _assign(keyed: Any, plan: WindowAggregate) -> Any:
@@ -428,8 +457,8 @@ def _kept_type(word: str, kind: SqlType) -> Any:
 _FUNCTIONS: Mapping[str, Any] = {"sum": Sum, "avg": Average, "min": Minimum, "max": Maximum}
 
 
-def _result_record(plan: WindowAggregate) -> SqlRecord:
-    """Return the record of a window's result: keys, bounds, aggregates."""
+def _results(plan: WindowAggregate) -> list[Expression]:
+    """Return the values of a window's result: keys, bounds, aggregates."""
     key_count, function_count = len(plan.keys), len(plan.aggregates)
     key, value = col("key"), col("value")
     parts = [key if key_count == 1 else Expression("item", key, lit(at)) for at in range(key_count)]
@@ -440,11 +469,10 @@ def _result_record(plan: WindowAggregate) -> SqlRecord:
         value if function_count == 1 else Expression("item", value, lit(at))
         for at in range(function_count)
     ]
-    columns = plan.columns
-    values = [
+    return [
         *(
             tree.cast(tree.column(part, tree.type_of(double_key(value))), each.type)
-            for part, value, each in zip(parts, plan.keys, columns, strict=False)
+            for part, value, each in zip(parts, plan.keys, plan.columns, strict=False)
         ),
         *bounds,
         *(
@@ -452,7 +480,6 @@ def _result_record(plan: WindowAggregate) -> SqlRecord:
             for part, aggregate in zip(results, plan.aggregates, strict=True)
         ),
     ]
-    return _record(columns, values)
 
 
 def _result(value: Expression, aggregate: AggregateCall) -> Expression:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.located import offsets, with_arguments
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.catalog import Table
@@ -281,6 +282,16 @@ def inputs_of(plan: Plan) -> list[Plan]:
     return [each for each in [*found, *getattr(plan, "inputs", ())] if isinstance(each, Plan)]
 
 
+def offset_in(plan: Plan) -> int | None:
+    """Return the offset of a node's text, as far as it has one."""
+    if isinstance(plan, Scan):
+        return plan.table.definition.name.at
+    if isinstance(plan, WindowAggregate):
+        return plan.window.at
+    found = [getattr(plan, name, ()) for name in ("values", "condition", "value")]
+    return min(offsets(found), default=None)
+
+
 def name_nodes(plan: Plan, name: str, names: dict[int, str]) -> None:
     """Name the nodes of a view by identity, down to tables and named nodes.
 
@@ -314,7 +325,7 @@ def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expr
         arguments: list[Any] = [
             visit(each) if isinstance(each, Expression) else each for each in part.arguments
         ]
-        return Expression(part.operation, *arguments)
+        return with_arguments(part, arguments)
 
     return visit(expression)
 
@@ -386,30 +397,6 @@ def _spans(
         elif list(factors.values()) == [1] and (span := plan.span(*factors)) is not None:
             found[column.field] = span[0] + constant, span[1] + constant
     return found
-
-
-def window_rows(
-    plan: Plan, window: WindowCall, columns: Sequence[PlanColumn], values: Sequence[Expression]
-) -> WindowRows:
-    """Return computed columns of a window function, also of its bounds.
-
-    Raises:
-        SqlProblem: a column computes with the bounds.
-    """
-    kept: list[PlanColumn] = [PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS]
-    found, inner = [], []
-    for column, value in zip(columns, values, strict=True):
-        name = field_read(value)
-        if name not in WINDOW_COLUMNS:
-            if fields_of(value) & {*WINDOW_COLUMNS}:
-                problem = f"column {column.name} computes with the window; group by it first"
-                raise SqlProblem(window.at, problem)
-            name = unique_field(column.field, kept)
-            kept.append(replace(column, field=name))
-            inner.append(value)
-        found.append(replace(column, field=str(name)))
-    rows = compose(plan, kept[len(WINDOW_COLUMNS) :], inner) if inner else plan
-    return WindowRows(columns=tuple(found), time=rows.time, input=rows, window=window)
 
 
 def prune(plan: Plan, needed: set[str], inputs: set[int]) -> Plan:

@@ -25,7 +25,6 @@ _FORMS = {
     "DESC": _RELATION, "DROP TABLE": _RELATION, "DROP VIEW": _RELATION, "DROP FUNCTION": _FUNCTION,
     "RESET": "an option", "SET": "",
 }  # fmt: skip
-_QUERY = ("SELECT", "WITH", "(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ def read_request(cursor: Cursor) -> Request | Statement:
         SqlProblem: it is wrong.
     """
     word = cursor.tokens[0].text.upper()
-    if word in _QUERY:
+    if cursor.sees_query():
         return Request(kind="SELECT", statement=parse_query(cursor))
     if word == "EXPLAIN":
         return _explain(cursor)
@@ -73,7 +72,7 @@ def _explain(cursor: Cursor) -> Request:
         statement = read_statement(rest)
         assert isinstance(statement, Insert)
         return Request(kind="EXPLAIN", statement=statement)
-    if not any(map(cursor.sees, _QUERY)):
+    if not cursor.sees_query():
         raise cursor.unexpected("a query or INSERT INTO")
     return Request(kind="EXPLAIN", statement=parse_query(rest))
 

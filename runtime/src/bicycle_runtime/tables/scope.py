@@ -7,18 +7,31 @@ trees: GROUP BY and SELECT are compared in this form.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.compiling import Translation, check
+from bicycle_runtime.expressions.sql.located import locate
 from bicycle_runtime.tables.catalog import find_name, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.plans import WINDOW_COLUMNS, Plan, PlanColumn
+from bicycle_runtime.tables.functions import conversion_of
+from bicycle_runtime.tables.moments import fields_of
+from bicycle_runtime.tables.plans import (
+    WINDOW_COLUMNS,
+    Plan,
+    PlanColumn,
+    WindowRows,
+    compose,
+    field_read,
+    unique_field,
+)
 from bicycle_runtime.tables.python_functions import called
-from bicycle_sdk.expressions import Expression
+from bicycle_runtime.tables.statements import ColumnDefinition
+from bicycle_sdk.expressions import Expression, col, lit
 
 OUTER = "outer."  # The beginning of fields of the query around a query.
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
@@ -151,12 +164,16 @@ class _Translation(Translation):
     def tree(self, node: exp.Expr) -> Expression:
         try:
             function = called(node)
-            if function is not None:
-                return function.call([self.tree(each) for each in node.expressions])
-            return super().tree(node)
+            if function is None:
+                found = super().tree(node)
+            else:
+                found = function.call([self.tree(each) for each in node.expressions])
         except ValueError as error:
             problem = _POSITION.sub("", str(error))
             raise SqlProblem(offset_of(node, self._at), problem) from error
+        if found.operation == "sql.literal" or field_read(found) is not None:
+            return found  # It cannot fail, and a column that is one object is read once.
+        return locate(found, offset_of(node, self._at))
 
 
 def compile_fields(node: exp.Expr, columns: Iterable[PlanColumn], at: int) -> Expression:
@@ -255,3 +272,53 @@ def window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
         if find_name(name, names):
             raise SqlProblem(window.at, f"{window.table.text} already has a column {name}")
     return (*plan.columns, *(PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS))
+
+
+def window_rows(
+    plan: Plan, window: WindowCall, columns: Sequence[PlanColumn], values: Sequence[Expression]
+) -> WindowRows:
+    """Return computed columns of a window function, also of its bounds.
+
+    Raises:
+        SqlProblem: a column computes with the bounds.
+    """
+    kept: list[PlanColumn] = [PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS]
+    found, inner = [], []
+    for column, value in zip(columns, values, strict=True):
+        name = field_read(value)
+        if name not in WINDOW_COLUMNS:
+            if fields_of(value) & {*WINDOW_COLUMNS}:
+                problem = f"column {column.name} computes with the window; group by it first"
+                raise SqlProblem(window.at, problem)
+            name = unique_field(column.field, kept)
+            kept.append(replace(column, field=name))
+            inner.append(value)
+        found.append(replace(column, field=str(name)))
+    rows = compose(plan, kept[len(WINDOW_COLUMNS) :], inner) if inner else plan
+    return WindowRows(columns=tuple(found), time=rows.time, input=rows, window=window)
+
+
+def read_stored(
+    column: ColumnDefinition, *, is_csv: bool, is_typed: bool, has_fields: bool
+) -> Expression:
+    """Return the value of a column from the record of a connector."""
+    name = column.name.text
+    source = col(name) if has_fields else Expression("field_or", name, lit(None))
+    if is_csv:
+        text = tree.column(source, "VARCHAR")
+        if column.type != "VARCHAR":
+            text = tree.call("nullif", text, tree.literal(""))
+        value = tree.cast(text, column.type)
+    else:
+        conversion = None if is_typed else conversion_of(column.type)
+        if conversion is not None:
+            source = Expression("converted", *conversion, source)
+        value = tree.column(source, column.type)
+    return check_null(value, column, column.name.at)
+
+
+def check_null(value: Expression, column: ColumnDefinition, at: int) -> Expression:
+    """Return the value of a column, which may be an error, with the offset for errors."""
+    is_plain = column.is_nullable and value.operation == "sql.literal"
+    found = value if column.is_nullable else tree.call("not_null", value)
+    return found if is_plain else locate(found, at)

@@ -79,7 +79,8 @@ class TableSession:
             SQL_TEXT_INVALID: with all problems of the text; no statement has an effect then.
         """
         building, self._call, self._location = self._building, call, location
-        self._first_line = building.text.append(text)
+        shown = " (line {line}, column {column} of the text)" if call == _SQL else ""
+        self._first_line = building.text.append(text, f"{location}{shown}")
         building.checks.problems.clear()
         saved = building.save()
         known = {name: len(plans) for name, (_, plans) in building.plans.items()}
@@ -96,7 +97,7 @@ class TableSession:
             names = {each.key.text for each in statements if isinstance(each, SetOption)}
             self._apply(building.settings, names)
         self._names.update({**building.binder.names(), **self._names})
-        with self._locate(location):
+        with self._refusing(location):
             for name, (table, plans) in building.plans.items():
                 if len(plans) > known.get(name, 0):
                     self._lowering.write(table, plans)
@@ -153,17 +154,13 @@ class TableSession:
         )  # fmt: skip
 
     @contextmanager
-    def _locate(self, location: str) -> Iterator[None]:
-        """Set the location of the vertices that are added."""
-        known = {id(vertex): vertex for vertex in self._env.vertices}
+    def _refusing(self, location: str) -> Iterator[None]:
+        """Raise problems of streams as errors of the call."""
         try:
             yield
         except SqlProblem as problem:
             hint = "define and read all of it in one text"
             raise _refusal(self._call, str(problem), hint, location) from problem
-        for vertex in self._env.vertices:
-            if id(vertex) not in known:
-                vertex.location = location
 
     # --- streams and tables ------------------------------------------------------------------
 
@@ -176,20 +173,21 @@ class TableSession:
         Raises:
             StreamDefinitionError: records of the type have no columns, or a column is unknown.
         """
-        table = Name(name, 0)
+        self._building.text.append("", location)
+        at = len(self._building.text.text)
         try:
             columns = [
                 ColumnDefinition(
-                    name=Name(each.name, 0), type=each.type, is_nullable=each.is_nullable
+                    name=Name(each.name, at), type=each.type, is_nullable=each.is_nullable
                 )
                 for each in record_columns(kind)
             ]
             time = None
             if watermark is not None:
-                time = Watermark(column=Name(watermark, 0), delay_ms=delay_ms)
+                time = Watermark(column=Name(watermark, at), delay_ms=delay_ms)
             definition = CreateTable(
-                name=table, columns=tuple(columns), watermark=time,
-                key=tuple(Name(each, 0) for each in key), options={},
+                name=Name(name, at), columns=tuple(columns), watermark=time,
+                key=tuple(Name(each, at) for each in key), options={},
             )  # fmt: skip
             has_fields, saved = not is_typeddict(kind), self._building.save()
             self._building.catalog.add_stream(definition, stream, has_fields=has_fields)
@@ -265,7 +263,7 @@ class TableSession:
             self._rows[key] = decode_json(compose(plan, columns, list(values)), json)
         owner = self._names.get(id(plan)) or getattr(kind, "__name__", "") or view.strip()
         step = None if kind is None else records_of(kind, names)
-        with self._locate(location):
+        with self._refusing(location), self._lowering.locating(location):
             return self._lowering.records(self._rows[key], owner.replace(" ", "-"), step, kind)
 
     def preview(self, view: str, kind: Any, n: int, *, location: str) -> list[Any]:

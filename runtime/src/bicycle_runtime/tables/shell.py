@@ -10,14 +10,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
+from bicycle_runtime.expressions.sql.compiling import AGGREGATES
 from bicycle_runtime.expressions.sql.table import ROWS
 from bicycle_runtime.tables.building import Building
 from bicycle_runtime.tables.catalog import Table, no_such
 from bicycle_runtime.tables.dialect import Name, Query, SqlText, split_statements
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
-from bicycle_runtime.tables.grouping import AGGREGATES
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
 from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
@@ -198,20 +200,37 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> ResultTable:
     return ResultTable(found, columns=dict.fromkeys(names, "VARCHAR"))
 
 
+class _Pieces(SqlText):
+    """The text of some statements."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        # A line of its own ends a comment at the end of a statement.
+        texts = [f"{each.text}\n;\n" for each in pieces]
+        super().__init__("".join(texts).removesuffix("\n;\n"), "")
+        begins = accumulate(map(len, texts[:-1]), initial=0)
+        self._pieces = [*zip(begins, pieces, strict=False)]
+
+    def user_position(self, at: int) -> tuple[str, int, int]:
+        """Return file, line and column of an offset as the user sees them."""
+        begin, piece = self._pieces[bisect_right(self._pieces, at, key=itemgetter(0)) - 1]
+        (first, _), (line, column) = self.position(begin), self.position(at)
+        before = piece.column - 1 if line == first else 0
+        return piece.file, line - first + piece.line, column + before
+
+    def location(self, at: int) -> str:
+        """Return an offset as text."""
+        return ":".join(map(str, filter(None, self.user_position(at))))
+
+
 class _Bound:
     """Statements of a session, bound as a file; the last one may be any request."""
 
     def __init__(self, pieces: list[Piece]) -> None:
-        self._pieces = pieces
-        # A line of its own ends a comment at the end of a statement.
-        self.text = SqlText("\n;\n".join(each.text for each in pieces), "")
-        self._starts = [0]
-        for each in pieces[:-1]:
-            self._starts.append(self._starts[-1] + len(each.text) + len("\n;\n"))
+        self.text = _Pieces(pieces)
         building = Building(self.text, invalid=SQL_STATEMENT_INVALID)
         self.checks, self.catalog, self.binder = building.checks, building.catalog, building.binder
-        cursors = self._try(split_statements, self.text) or []
-        found = [self._try(read_request, each) for each in cursors]
+        cursors = building.note(split_statements, self.text) or []
+        found = [building.note(read_request, each) for each in cursors]
         self.request: Any = found[-1] if found else None
         self.options = [each for each in found if isinstance(each, SetOption)]
         building.set_options(self.options)
@@ -221,14 +240,7 @@ class _Bound:
             table = self.catalog.target(self.request.name)
             is_source = self.catalog.is_source(table)
             role = self.catalog.source if is_source else self.catalog.sink
-            self._try(role, table, self.request.name.at)
-
-    def _try(self, call: Any, *arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except SqlProblem as problem:
-            self.checks.note_position(self.text.position(problem.at), str(problem))
-            return None
+            building.note(role, table, self.request.name.at)
 
     def require_valid(self) -> None:
         """Raise all problems.
@@ -245,18 +257,13 @@ class _Bound:
         """Return the error of problems at offsets, each with its line and a caret."""
         listing, facts = [], []
         for at, text in problems:
-            index = bisect_right(self._starts, at) - 1
-            piece, begin = self._pieces[index], self.text.position(self._starts[index])
-            found = self.text.position(at)
-            line = found.line - begin.line + piece.line
-            column = found.column + (piece.column - 1 if found.line == begin.line else 0)
+            found, (file, line, column) = self.text.position(at), self.text.user_position(at)
             source = self.text.text.split("\n")[found.line - 1].replace("\t", " ")
             skipped = max(min(found.column - _SHOWN_BEFORE, len(source) - _SHOWN_MAX), 0)
-            label = f"{piece.file}:{line}:{column}" if piece.file else f"{line}:{column}"
             caret = " " * (found.column - 1 - skipped) + "^"
             shown = source[skipped : skipped + _SHOWN_MAX]
-            listing.append(f"  {label}: {text}\n    {shown}\n    {caret}")
-            facts.append({"file": piece.file, "line": line, "column": column, "text": text})
+            listing.append(f"  {self.text.location(at)}: {text}\n    {shown}\n    {caret}")
+            facts.append({"file": file, "line": line, "column": column, "text": text})
         return SQL_STATEMENT_INVALID(
             count_text=amount(len(problems), "problem"), listing="\n".join(listing), problems=facts
         )

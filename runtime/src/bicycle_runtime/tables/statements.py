@@ -32,22 +32,21 @@ _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, 
 _SHELL = "a job has no output; `bicycle sql FILE` runs such statements"
 # Statements of other systems, with the reason why they are rejected.
 _REJECTED = {
-    "EXPLAIN": _SHELL,
-    "SHOW": _SHELL,
-    "DESCRIBE": _SHELL,
-    "DESC": _SHELL,
+    **dict.fromkeys(("EXPLAIN", "SHOW", "DESCRIBE", "DESC"), _SHELL),
     "SELECT": "a query needs a table for its rows: INSERT INTO name SELECT …",
     "WITH": "a query needs a table for its rows: INSERT INTO name WITH …",
     "VALUES": "a query needs a table for its rows: INSERT INTO name …",
-    "UPDATE": "tables are streams; a job only appends rows to them",
-    "DELETE": "tables are streams; a job only appends rows to them",
-    "MERGE": "tables are streams; a job only appends rows to them",
-    "TRUNCATE": "tables are streams; a job only appends rows to them",
+    **dict.fromkeys(
+        ("UPDATE", "DELETE", "MERGE", "TRUNCATE"),
+        "tables are streams; a job only appends rows to them",
+    ),
     "DROP": "a file defines all tables of its job; remove the CREATE statement",
     "ALTER": "a file defines all tables of its job; change the CREATE statement",
     "USE": "there are no catalogs and databases; a file has all tables of its job",
-    "BEGIN": "all statements of a file are one job, which publishes its epochs as a whole",
-    "COMMIT": "all statements of a file are one job, which publishes its epochs as a whole",
+    **dict.fromkeys(
+        ("BEGIN", "COMMIT"),
+        "all statements of a file are one job, which publishes its epochs as a whole",
+    ),
 }
 
 
@@ -161,7 +160,7 @@ def read_statement(cursor: Cursor, *, has_queries: bool = False) -> Statement:
     token = cursor.peek()
     assert token is not None
     word, at = token.text.upper(), cursor.at
-    if has_queries and _is_query(cursor, 0):
+    if has_queries and cursor.sees_query():
         return Select(query=parse_query(cursor))
     read = _STATEMENTS.get(word)
     if read is None:
@@ -275,14 +274,15 @@ def _type(cursor: Cursor) -> SqlType:
     """Read the type of a column, such as ``DECIMAL(10, 2)`` or ``BIGINT[]``."""
     begin, at = cursor.index, cursor.at
     cursor.name("a type")
-    for words in (("PRECISION",), ("VARYING",)):
-        cursor.take(*words)
+    cursor.take("PRECISION")
+    cursor.take("VARYING")
     if cursor.take("("):
         cursor.part()
         while cursor.take(","):
             cursor.part()
         cursor.expect(")")
-    _time_zone(cursor)
+    if cursor.take("WITH", "LOCAL") or cursor.take("WITH") or cursor.take("WITHOUT"):
+        cursor.expect("TIME", "ZONE")
     if cursor.sees("<"):
         shown = cursor.tokens[begin].text.upper()
         raise SqlProblem(at, f"the type {shown}<…> is not supported; use JSON, or T[] for an array")
@@ -300,13 +300,6 @@ def _type(cursor: Cursor) -> SqlType:
     if found in ("TIMESTAMP", "TIME") and digits and int(digits[0]) > _TIME_DIGITS_MAX:
         raise SqlProblem(at, f"{given}: times have milliseconds; use {found}(3)")
     return found
-
-
-def _time_zone(cursor: Cursor) -> None:
-    for words in (("WITH", "TIME", "ZONE"), ("WITH", "LOCAL", "TIME", "ZONE"),
-                  ("WITHOUT", "TIME", "ZONE")):  # fmt: skip
-        if cursor.take(*words):
-            return
 
 
 def _watermark(cursor: Cursor) -> Watermark:
@@ -426,13 +419,8 @@ def _insert(cursor: Cursor) -> Insert:
         raise SqlProblem(cursor.at, "OVERWRITE is not supported; a job appends rows")
     cursor.expect("INTO")
     name = _read_name(cursor, "a table")
-    columns = cursor.names("a column") if cursor.sees("(") and not _is_query(cursor, 1) else ()
+    columns = cursor.names("a column") if cursor.sees("(") and not cursor.sees_query(1) else ()
     return Insert(name=name, columns=columns, query=parse_query(cursor))
-
-
-def _is_query(cursor: Cursor, ahead: int) -> bool:
-    token = cursor.peek(ahead)
-    return token is not None and token.text.upper() in ("SELECT", "WITH", "VALUES", "(")
 
 
 def _set(cursor: Cursor) -> SetOption:

@@ -16,22 +16,7 @@ import pyarrow
 import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.sql.functions import rounded_decimal, without_zone
-from bicycle_runtime.expressions.sql.types import (
-    BIGINT,
-    BLOB,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INTERVAL,
-    JSON,
-    NULL,
-    TIME,
-    TIMESTAMP,
-    VARCHAR,
-    SqlType,
-    arrow_type,
-    decimal_digits,
-)
+from bicycle_runtime.expressions.sql.types import SqlType, arrow_type, decimal_digits
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 _WORD_MAX = 60
@@ -39,19 +24,19 @@ _WORD_MAX = 60
 
 def conversion(given: SqlType, wanted: SqlType) -> Callable[[Any], Any] | None:
     """Return the function that converts columns of one type to another, or None."""
-    if given == NULL:
+    if given == "NULL":
         return lambda column: pyarrow.nulls(len(column), arrow_type(wanted))
     if given.endswith("[]") and wanted.endswith("[]"):
         inner = conversion(given[:-2], wanted[:-2])
         return None if inner is None else lambda column: _each_item(column, inner, wanted)
-    if wanted == VARCHAR and given.endswith("[]"):
+    if wanted == "VARCHAR" and given.endswith("[]"):
         return lambda column: by_value(column, lambda value: msgspec.json.encode(value).decode())
     digits = decimal_digits(wanted)
     kinds = "DECIMAL" if decimal_digits(given) else given, "DECIMAL" if digits else wanted
     found = _CONVERSIONS.get(kinds)
     if kinds[1] == "DECIMAL" and found is not None:
         return lambda column: found(column, digits)
-    return _same if given == wanted else found
+    return _CONVERSIONS["JSON", "VARCHAR"] if given == wanted else found
 
 
 def by_value(column: Any, function: Callable[[Any], Any]) -> list[Any]:
@@ -80,10 +65,6 @@ def parse_time(text: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
-def _same(column: Any) -> Any:
-    return column
-
-
 def _each_item(column: Any, convert: Callable[[Any], Any], wanted: SqlType) -> Any:
     flat = convert(column.values)
     items = (
@@ -96,14 +77,6 @@ def _each_item(column: Any, convert: Callable[[Any], Any], wanted: SqlType) -> A
 def _text_as_int(column: Any) -> Any:
     trimmed = pc.utf8_trim_whitespace(column)
     return pc.replace_substring_regex(trimmed, r"^\+", "").cast(pyarrow.int64())
-
-
-def _text_as_float(column: Any) -> Any:
-    return pc.utf8_trim_whitespace(column).cast(pyarrow.float64())
-
-
-def _text_as_bool(column: Any) -> list[bool | None]:
-    return by_value(column, _parse_bool)
 
 
 def _parse_bool(text: str) -> bool:
@@ -146,30 +119,6 @@ def _as_float(column: Any) -> Any:
     return column.cast(pyarrow.float64(), safe=False)
 
 
-def _number_as_bool(column: Any) -> Any:
-    return pc.not_equal(column, pyarrow.scalar(0, column.type))
-
-
-def _text_as_time(column: Any) -> Any:
-    return pyarrow.array(by_value(column, parse_time), pyarrow.timestamp("ms", "UTC"), safe=False)
-
-
-def _text_as_date(column: Any) -> Any:
-    return by_value(column, lambda text: date.fromisoformat(text.strip()[:_WORD_MAX]))
-
-
-def _time_as_date(column: Any) -> Any:
-    return pc.floor_temporal(without_zone(column), unit="day").cast(pyarrow.date32())
-
-
-def _date_as_time(column: Any) -> Any:
-    return column.cast(pyarrow.timestamp("ms")).cast(pyarrow.timestamp("ms", "UTC"))
-
-
-def _time_of_day(column: Any) -> Any:
-    return without_zone(column).cast(pyarrow.time32("ms"))
-
-
 def _text_as_json(column: Any) -> Any:
     by_value(column, lambda text: msgspec.json.decode(text.encode()))
     return column
@@ -189,10 +138,6 @@ def _plain_text(text: str) -> str | None:
         return None if text == "null" else text
     found = msgspec.json.decode(text)
     return str(found)
-
-
-def _interval(column: Any) -> list[Any]:
-    return by_value(column, parse_interval)
 
 
 def whole_ms(months: int, days: int, nanoseconds: int) -> int | None:
@@ -246,44 +191,55 @@ INTERVAL_UNITS: Mapping[str, tuple[int, int, int]] = {
 
 
 _TO_TEXT: Mapping[SqlType, Callable[..., Any]] = {
-    BIGINT: lambda column: column.cast(pyarrow.string()),
-    DOUBLE: lambda column: by_value(column, repr),
+    "BIGINT": lambda column: column.cast(pyarrow.string()),
+    "DOUBLE": lambda column: by_value(column, repr),
     "DECIMAL": lambda column: by_value(column, lambda value: format(value, "f")),
-    BOOLEAN: lambda column: column.cast(pyarrow.string()),
-    TIMESTAMP: time_texts,
-    DATE: lambda column: column.cast(pyarrow.string()),
-    TIME: lambda column: by_value(column, lambda value: value.isoformat()),
-    JSON: _same,
-    BLOB: lambda column: column.cast(pyarrow.string()),
+    "BOOLEAN": lambda column: column.cast(pyarrow.string()),
+    "TIMESTAMP": time_texts,
+    "DATE": lambda column: column.cast(pyarrow.string()),
+    "TIME": lambda column: by_value(column, lambda value: value.isoformat()),
+    "JSON": lambda column: column,
+    "BLOB": lambda column: column.cast(pyarrow.string()),
 }
 _FROM_TEXT: Mapping[SqlType, Callable[..., Any]] = {
-    BIGINT: _text_as_int,
-    DOUBLE: _text_as_float,
+    "BIGINT": _text_as_int,
+    "DOUBLE": lambda column: pc.utf8_trim_whitespace(column).cast(pyarrow.float64()),
     "DECIMAL": _text_as_decimal,
-    BOOLEAN: _text_as_bool,
-    TIMESTAMP: _text_as_time,
-    DATE: _text_as_date,
-    TIME: lambda column: column.cast(pyarrow.time32("ms")),
-    INTERVAL: _interval,
-    JSON: _text_as_json,
-    BLOB: lambda column: column.cast(pyarrow.binary()),
+    "BOOLEAN": lambda column: by_value(column, _parse_bool),
+    "TIMESTAMP": lambda column: pyarrow.array(
+        by_value(column, parse_time), pyarrow.timestamp("ms", "UTC"), safe=False
+    ),
+    "DATE": lambda column: by_value(
+        column, lambda text: date.fromisoformat(text.strip()[:_WORD_MAX])
+    ),
+    "TIME": lambda column: column.cast(pyarrow.time32("ms")),
+    "INTERVAL": lambda column: by_value(column, parse_interval),
+    "JSON": _text_as_json,
+    "BLOB": lambda column: column.cast(pyarrow.binary()),
 }
 _CONVERSIONS: Mapping[tuple[SqlType, SqlType], Callable[..., Any]] = {
-    **{(word, VARCHAR): convert for word, convert in _TO_TEXT.items()},
-    **{(VARCHAR, word): convert for word, convert in _FROM_TEXT.items()},
-    **{(JSON, word): _by_text(_FROM_TEXT[word]) for word in (BIGINT, DOUBLE, BOOLEAN, TIMESTAMP)},
-    (BIGINT, DOUBLE): _as_float,
-    (BIGINT, "DECIMAL"): _as_decimal,
-    (BIGINT, BOOLEAN): _number_as_bool,
-    (DOUBLE, BIGINT): _as_int,
-    (DOUBLE, "DECIMAL"): _as_decimal,
-    (DOUBLE, BOOLEAN): _number_as_bool,
-    ("DECIMAL", BIGINT): _as_int,
-    ("DECIMAL", DOUBLE): _as_float,
+    **{(word, "VARCHAR"): convert for word, convert in _TO_TEXT.items()},
+    **{("VARCHAR", word): convert for word, convert in _FROM_TEXT.items()},
+    **{
+        ("JSON", word): _by_text(_FROM_TEXT[word])
+        for word in ("BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP")
+    },
+    ("BIGINT", "DOUBLE"): _as_float,
+    ("BIGINT", "DECIMAL"): _as_decimal,
+    ("BIGINT", "BOOLEAN"): lambda column: pc.not_equal(column, 0),
+    ("DOUBLE", "BIGINT"): _as_int,
+    ("DOUBLE", "DECIMAL"): _as_decimal,
+    ("DOUBLE", "BOOLEAN"): lambda column: pc.not_equal(column, 0.0),
+    ("DECIMAL", "BIGINT"): _as_int,
+    ("DECIMAL", "DOUBLE"): _as_float,
     ("DECIMAL", "DECIMAL"): rounded_decimal,
-    (BOOLEAN, BIGINT): lambda column: column.cast(pyarrow.int64()),
-    (BOOLEAN, DOUBLE): lambda column: column.cast(pyarrow.int64()).cast(pyarrow.float64()),
-    (TIMESTAMP, DATE): _time_as_date,
-    (TIMESTAMP, TIME): _time_of_day,
-    (DATE, TIMESTAMP): _date_as_time,
+    ("BOOLEAN", "BIGINT"): lambda column: column.cast(pyarrow.int64()),
+    ("BOOLEAN", "DOUBLE"): lambda column: column.cast(pyarrow.int64()).cast(pyarrow.float64()),
+    ("TIMESTAMP", "DATE"): lambda column: pc.floor_temporal(without_zone(column), unit="day").cast(
+        pyarrow.date32()
+    ),
+    ("TIMESTAMP", "TIME"): lambda column: without_zone(column).cast(pyarrow.time32("ms")),
+    ("DATE", "TIMESTAMP"): lambda column: column.cast(pyarrow.timestamp("ms")).cast(
+        pyarrow.timestamp("ms", "UTC")
+    ),
 }

@@ -32,13 +32,7 @@ from bicycle_runtime.expressions.sql.tree import (
     share_parts,
     type_of,
 )
-from bicycle_runtime.expressions.sql.types import (
-    JSON,
-    NULL,
-    VARCHAR,
-    SqlType,
-    type_named,
-)
+from bicycle_runtime.expressions.sql.types import SqlType, type_named
 from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_runtime.frames.vectors import Vector
 from bicycle_sdk.expressions import Expression, lit
@@ -47,32 +41,14 @@ from bicycle_sdk.expressions import Expression, lit
 _TERMS_MAX = 5_000
 _DEPTH_MAX = 150
 _INT_MAX = (1 << 63) - 1
-_AGGREGATES = frozenset(
-    [
-        "any_value",
-        "approx_count_distinct",
-        "arg_max",
-        "arg_min",
-        "array_agg",
-        "avg",
-        "bool_and",
-        "bool_or",
-        "count",
-        "count_if",
-        "first",
-        "last",
-        "list",
-        "max",
-        "median",
-        "min",
-        "mode",
-        "quantile",
-        "stddev",
-        "string_agg",
-        "sum",
-        "variance",
-    ]
-)
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+# Aggregates that are known, but not supported.
+OTHER_AGGREGATES = frozenset(
+    {"any_value", "approx_count_distinct", "arg_max", "arg_min", "array_agg", "bool_and", "bool_or",
+     "count_if", "first", "first_value", "last", "last_value", "list", "listagg", "median", "mode",
+     "quantile", "stddev", "stddev_pop", "stddev_samp", "string_agg", "var_pop", "var_samp",
+     "variance"}
+)  # fmt: skip
 # Nodes of the parser, and the functions that they mean.
 _BINARY: Mapping[type[exp.Expr], str] = {
     exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "mod",
@@ -99,7 +75,7 @@ _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _OF_FIELDS: Mapping[str, SqlType] = {
     found.word: found.sql for found in VALUE_TYPES if found.in_fields and found.sql
 }
-_WORDS = {**{kind: word for word, kind in _OF_FIELDS.items()}, JSON: "string"}
+_WORDS = {**{kind: word for word, kind in _OF_FIELDS.items()}, "JSON": "string"}
 
 
 class SqlDialect(DuckDB):
@@ -183,7 +159,7 @@ def compile_expressions(
                 )
         except ValueError as error:
             raise ExpressionInvalidError(name, str(error)) from error
-        trees.append(cast(tree, VARCHAR) if word == "timestamp" else tree)
+        trees.append(cast(tree, "VARCHAR") if word == "timestamp" else tree)
         types.append(word)
     return CompiledExpressions(
         names=tuple(expressions), trees=share_parts(trees), types=tuple(types)
@@ -367,7 +343,7 @@ class Translation:
 
     def _function(self, node: exp.Expr) -> Expression:
         name = str(node.this)
-        if name.lower() in _AGGREGATES:
+        if name.lower() in (*AGGREGATES, *OTHER_AGGREGATES):
             raise ValueError(f"{node.sql(SqlDialect)} is not allowed: {_ONE_RECORD}")
         return self._call(node, name, *node.expressions)
 
@@ -406,7 +382,7 @@ class Translation:
             steps = [*_steps(inner.expression), *steps]
             inner = inner.this
         value = self.tree(inner)
-        if type_of(value) not in (JSON, NULL) and value.operation != "sql.literal":
+        if type_of(value) not in ("JSON", "NULL") and value.operation != "sql.literal":
             raise ValueError(
                 f"{node.sql(SqlDialect)}: a path must begin with a field of the type json"
             )

@@ -19,14 +19,11 @@ import pyarrow
 import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.sql.casts import conversion
+from bicycle_runtime.expressions.sql.located import Located, locate_errors
 from bicycle_runtime.expressions.sql.nested import json_of, text_of, value_at
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import (
-    BLOB,
     DECIMAL_DIGITS_MAX,
-    INTERVAL,
-    JSON,
-    TIMESTAMP,
     SqlType,
     arrow_type,
     decimal_digits,
@@ -71,7 +68,10 @@ class SqlRows:
         found = self._known.get(id(expression))
         if found is None:
             special = _SPECIAL.get(expression.operation, SqlRows._call)
-            found = self._known[id(expression)] = special(self, expression)
+            found = special(self, expression)
+            if found.errors and isinstance(expression, Located):
+                found = Computed(found.column, locate_errors(found.errors, expression.at))
+            self._known[id(expression)] = found
         return found
 
     def array(self, expression: Expression) -> Computed:
@@ -103,7 +103,7 @@ class SqlRows:
         """Return the value at a path; values of records are not encoded before."""
         word, value, path = expression.arguments
         is_read = (
-            value.arguments[0] == JSON
+            value.arguments[0] == "JSON"
             and value.operation == "sql.column"
             and path.operation == "sql.literal"
         )
@@ -180,20 +180,7 @@ class SqlRows:
         values = [*pairs[1::2], otherwise]
         if all(value.operation in _SAFE for value in values):
             return self._choose(pairs, values, word)
-        rest = numpy.arange(self.count)
-        pieces: list[tuple[Any, Expression]] = []
-        failed: dict[int, str] = {}
-        for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
-            some = self._some(rest)
-            given = some.array(condition)
-            is_true = _true(given.column)
-            is_bad = numpy.zeros(len(rest), bool)
-            is_bad[list(given.errors)] = True
-            failed |= {int(rest[at]): text for at, text in given.errors.items()}
-            pieces.append((rest[is_true & ~is_bad], value))
-            rest = rest[~is_true & ~is_bad]
-        pieces.append((rest, otherwise))
-        return self._join(pieces, failed, word)
+        return self._first([*zip(pairs[::2], pairs[1::2], strict=True)], _true, otherwise, word)
 
     def _coalesce(self, expression: Expression) -> Computed:
         word, *values = expression.arguments
@@ -203,18 +190,26 @@ class SqlRows:
             for each in found:
                 errors = _both(errors, each.errors)
             return Computed(pc.coalesce(*(each.column for each in found)), errors)
+        *firsts, last = values
+        is_known = lambda column: numpy.asarray(pc.is_valid(column))  # noqa: E731 - as ``_true``
+        return self._first([*zip(firsts, firsts, strict=True)], is_known, last, word)
+
+    def _first(
+        self, pairs: Sequence[tuple[Expression, Expression]], test: Callable[[Any], Any],
+        otherwise: Expression, word: SqlType,
+    ) -> Computed:  # fmt: skip
+        """Return the second of the first pair whose first one passes a test; for each row."""
         rest = numpy.arange(self.count)
         pieces: list[tuple[Any, Expression]] = []
         failed: dict[int, str] = {}
-        for value in values[:-1]:
-            given = self._some(rest).array(value)
-            is_null = numpy.asarray(pc.is_null(given.column))
-            is_bad = numpy.zeros(len(rest), bool)
-            is_bad[list(given.errors)] = True
+        for tested, value in pairs:
+            given = self._some(rest).array(tested)
+            is_found, is_good = test(given.column), numpy.ones(len(rest), bool)
+            is_good[list(given.errors)] = False
             failed |= {int(rest[at]): text for at, text in given.errors.items()}
-            pieces.append((rest[~is_null & ~is_bad], value))
-            rest = rest[is_null & ~is_bad]
-        pieces.append((rest, values[-1]))
+            pieces.append((rest[is_found & is_good], value))
+            rest = rest[~is_found & is_good]
+        pieces.append((rest, otherwise))
         return self._join(pieces, failed, word)
 
     def _choose(
@@ -385,9 +380,9 @@ def _plain(word: SqlType, value: Any) -> Any:
     """Return the value that a literal stores as plain data."""
     if value is None:
         return None
-    if word == BLOB:
+    if word == "BLOB":
         return bytes.fromhex(value)
-    if word == INTERVAL:
+    if word == "INTERVAL":
         return pyarrow.MonthDayNano(value)
     return Decimal(value) if decimal_digits(word) else value
 
@@ -398,7 +393,7 @@ def _as_column(word: SqlType, vector: Vector) -> Any:
     found = vector.as_they_lie
     if isinstance(found, numpy.ndarray):
         return pyarrow.array(found) if found.dtype.kind == _NUMPY_KINDS.get(word) else None
-    if not isinstance(vector, ArrowVector) or word == JSON:
+    if not isinstance(vector, ArrowVector) or word == "JSON":
         return None
     column = vector.column
     if column.type == kind:
@@ -436,9 +431,9 @@ def _listed_column(word: SqlType, items: list[Any]) -> Any:
     Raises:
         Exception: a value is of another type.
     """
-    if word == TIMESTAMP:
+    if word == "TIMESTAMP":
         items = [None if value is None else time_of(value) for value in items]
-    elif word == JSON:
+    elif word == "JSON":
         items = [None if value is None else msgspec.json.encode(value).decode() for value in items]
     elif word == "BIGINT" and float in set(map(type, items)):
         raise TypeError("the value of the field is not a whole number")  # It would be truncated.

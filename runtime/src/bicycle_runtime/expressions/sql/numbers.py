@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -51,8 +52,7 @@ def _common_type(*words: str, more: int = 0) -> str:
     return decimal_type(min(DECIMAL_DIGITS_MAX, whole + scale), scale)
 
 
-def _sum_type(*words: str) -> str:
-    return _common_type(*words, more=1)
+_sum_type = partial(_common_type, more=1)
 
 
 def _product_type(*words: str) -> str:
@@ -64,14 +64,6 @@ def _product_type(*words: str) -> str:
 def _whole_type(*words: str) -> str:
     [(precision, scale)] = _digits(words[0])
     return decimal_type(min(DECIMAL_DIGITS_MAX, max(1, precision - scale + 1)), 0)
-
-
-def _first_type(*words: str) -> str:
-    return words[0]
-
-
-def _word(column: Any) -> str:
-    return f"DECIMAL({column.type.precision},{column.type.scale})"
 
 
 def _wide(column: Any) -> Any:
@@ -87,7 +79,10 @@ def _arithmetic(name: str, rule: Callable[..., str]) -> Callable[..., Any]:
     def compute(*columns: Any) -> Any:
         if not _CHECKS.is_decimal(columns[0].type):
             return checked(*columns)
-        digits = decimal_digits(rule(*map(_word, columns)))
+        kinds = [each.type for each in columns]
+        digits = decimal_digits(
+            rule(*(f"DECIMAL({each.precision},{each.scale})" for each in kinds))
+        )
         assert digits is not None
         return rounded_decimal(free(*map(_wide, columns)), digits)
 
@@ -134,12 +129,10 @@ def _float_modulo(left: float, right: float) -> float:
     return math.nan if not right or math.isinf(left) else math.fmod(left, right)
 
 
-def _negate(column: Any) -> Any:
-    return pc.negate(column) if _CHECKS.is_decimal(column.type) else pc.negate_checked(column)
-
-
-def _absolute(column: Any) -> Any:
-    return pc.abs(column) if _CHECKS.is_decimal(column.type) else pc.abs_checked(column)
+def _unless_decimal(name: str) -> Callable[[Any], Any]:
+    """Return a function that is checked for overflow, which decimals do not have."""
+    checked, free = getattr(pc, f"{name}_checked"), getattr(pc, name)
+    return lambda column: (free if _CHECKS.is_decimal(column.type) else checked)(column)
 
 
 def _to_whole(name: str) -> Callable[[Any], Any]:
@@ -170,10 +163,6 @@ def _truncate(column: Any, digits: Any = None) -> Any:
 def _truncate_to(value: Any, digits: int) -> Any:
     size = 10 ** abs(digits)
     return math.trunc(value * size) / size if digits > 0 else math.trunc(value / size) * size
-
-
-def _sign(column: Any) -> Any:
-    return pc.sign(column).cast(pyarrow.float64()).cast(pyarrow.int64())
 
 
 # --- comparisons and logic -----------------------------------------------------------------------
@@ -212,10 +201,6 @@ def _is_distinct(left: Any, right: Any) -> Any:
 
 def _result_of(found: Any) -> Any:
     return pyarrow.array(found, pyarrow.bool_()) if isinstance(found, list) else found
-
-
-def _is_not_distinct(left: Any, right: Any) -> Any:
-    return pc.invert(_is_distinct(left, right))
 
 
 def _null_if(left: Any, right: Any) -> Any:
@@ -299,10 +284,6 @@ def _floats(column: Any) -> Any:
     return filled.as_py() if isinstance(filled, pyarrow.Scalar) else filled.to_numpy()
 
 
-def _power(base: Any, exponent: Any) -> Any:
-    return _by_numpy("float_power")(base, exponent)
-
-
 def _logarithm(base: Any, value: Any = None) -> Any:
     """Return a logarithm to base 10, or to a base that comes first."""
     if value is None:
@@ -358,7 +339,8 @@ COMPARISONS = [
         "comparison",
         ("is_distinct_from", _ANY_TWO, _is_distinct, "a IS DISTINCT FROM b",
          ("1 IS DISTINCT FROM NULL", True)),
-        ("is_not_distinct_from", _ANY_TWO, _is_not_distinct, "a IS NOT DISTINCT FROM b",
+        ("is_not_distinct_from", _ANY_TWO, lambda a, b: pc.invert(_is_distinct(a, b)),
+         "a IS NOT DISTINCT FROM b",
          ("NULL IS NOT DISTINCT FROM NULL", True)),
         ("is_in", "T T* -> BOOLEAN", _is_in, "a IN (b, …)", ("1 IN (1, NULL)", True),
          ("2 IN (1, NULL)", None)),
@@ -424,9 +406,9 @@ ARITHMETIC = [
     ),
     *_rows(
         "arithmetic",
-        ("negate negative", _SAME, _negate, "-a", ("-(3)", -3)),
-        ("abs", _SAME, _absolute, "", ("abs(-3)", 3)),
-        decimal=_first_type,
+        ("negate negative", _SAME, _unless_decimal("negate"), "-a", ("-(3)", -3)),
+        ("abs", _SAME, _unless_decimal("abs"), "", ("abs(-3)", 3)),
+        decimal=lambda first, *_: first,
     ),
 ]  # fmt: skip
 
@@ -447,15 +429,16 @@ MATHEMATICS = [
         ("round",
          "BIGINT BIGINT? -> BIGINT | DECIMAL BIGINT? -> DECIMAL | DOUBLE BIGINT? -> DOUBLE", _round,
          "", ("round(2.5)", 3.0), ("round(1.25, 1)", 1.3)),
-        decimal=_first_type,
+        decimal=lambda first, *_: first,
     ),
     *_rows(
         "mathematics",
         ("trunc", "BIGINT -> BIGINT | DOUBLE BIGINT? -> DOUBLE", _truncate, "",
          ("trunc(-1.7)", -1.0)),
-        ("sign signum", "BIGINT -> BIGINT | DECIMAL -> BIGINT | DOUBLE -> BIGINT", _sign, "",
+        ("sign signum", "BIGINT -> BIGINT | DECIMAL -> BIGINT | DOUBLE -> BIGINT",
+         lambda column: pc.sign(column).cast(pyarrow.float64()).cast(pyarrow.int64()), "",
          ("sign(-2.5)", -1)),
-        ("power pow", _FLOATS, _power, "", ("power(2, 10)", 1024.0)),
+        ("power pow", _FLOATS, _by_numpy("float_power"), "", ("power(2, 10)", 1024.0)),
         ("log log10", "DOUBLE DOUBLE? -> DOUBLE", _logarithm, "", ("log10(1000)", 3.0),
          ("log(2, 8)", 3.0)),
         ("atan2", _FLOATS, pc.atan2, "", ("atan2(0, 1)", 0.0)),

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.expressions.sql.types import JSON, SqlType
+from bicycle_runtime.expressions.sql.types import SqlType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class PythonFunction:
 
     def _values(self, at: int, column: Any) -> list[Any]:
         values: list[Any] = column.to_pylist()
-        if self.types[at] == JSON:
+        if self.types[at] == "JSON":
             return [None if one is None else msgspec.json.decode(one) for one in values]
         return values
 

@@ -34,7 +34,16 @@ class ExpressionInvalidError(Exception):
 
 
 class ExpressionFailedError(ValueError):
-    """An expression without a value for a record: 1/0, overflow, a bad cast."""
+    """An expression without a value for a record: 1/0, overflow, a bad cast.
+
+    Args:
+        text: The problem.
+        user_line: The location of the expression, or empty.
+    """
+
+    def __init__(self, text: str, user_line: str = "") -> None:
+        super().__init__(text)
+        self.user_line = user_line
 
 
 class _Computed(HasExpression):

@@ -168,10 +168,6 @@ def _join(left: Any, right: Any) -> Any:
     )
 
 
-def _position(value: str, part: str) -> int:
-    return value.find(part) + 1
-
-
 def _levenshtein(first: str, second: str) -> int:
     row = list(range(len(second) + 1))
     for at, one in enumerate(first, 1):
@@ -255,7 +251,8 @@ TEXTS = [
           ("replace('abab', 'a', 'c')", "cbcb")),
     _text("translate", "VARCHAR VARCHAR VARCHAR -> VARCHAR", each(_translate),
           ("translate('abc', 'ac', 'x')", "xb")),
-    _text("strpos position instr", "VARCHAR VARCHAR -> BIGINT", each(_position),
+    _text("strpos position instr", "VARCHAR VARCHAR -> BIGINT",
+          each(lambda value, part: value.find(part) + 1),
           ("strpos('abc', 'c')", 3), ("position('b' IN 'abc')", 2)),
     _text("starts_with prefix", _TEST, _constant(pc.starts_with, str.startswith),
           ("starts_with('/home', '/')", True)),

@@ -124,34 +124,22 @@ def _add_months(ms: Any, months: Any) -> Any:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _part(name: str) -> Callable[[Any], Any]:
-    compute = getattr(pc, name)
-    return lambda column: compute(without_zone(column))
+def _parts(**names: str) -> dict[str, Callable[[Any], Any]]:
+    """Return functions of Arrow for times in UTC, by the names of parts."""
 
+    def compute(name: str, column: Any) -> Any:
+        return getattr(pc, name)(without_zone(column))
 
-def _milliseconds(column: Any) -> Any:
-    return pc.subtract(_as_ms(column), _as_ms(_truncate("minute", column)))
-
-
-def _floor_seconds(column: Any) -> Any:
-    return _as_ms(_truncate("second", column))
+    return {part: partial(compute, name) for part, name in names.items()}
 
 
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
-    "year": _part("year"),
-    "quarter": _part("quarter"),
-    "month": _part("month"),
-    "week": _part("iso_week"),
-    "day": _part("day"),
+    **_parts(year="year", quarter="quarter", month="month", week="iso_week", day="day"),
     "dow": lambda column: pc.day_of_week(without_zone(column), week_start=7),
     "isodow": lambda column: pc.day_of_week(without_zone(column), count_from_zero=False),
-    "doy": _part("day_of_year"),
-    "hour": _part("hour"),
-    "minute": _part("minute"),
-    "second": _part("second"),
-    "millisecond": _milliseconds,
-    "isoyear": _part("iso_year"),
-    "epoch": lambda column: pc.divide(_floor_seconds(column), 1000),
+    **_parts(doy="day_of_year", hour="hour", minute="minute", second="second", isoyear="iso_year"),
+    "millisecond": lambda column: pc.subtract(_as_ms(column), _as_ms(_truncate("minute", column))),
+    "epoch": lambda column: pc.divide(_as_ms(_truncate("second", column)), 1000),
 }
 _SPELLINGS = {
     "dayofweek": "dow", "dayofyear": "doy", "weekofyear": "week", "milliseconds": "millisecond",
@@ -213,11 +201,6 @@ def _epoch_ms(column: Any) -> Any:
     return _as_ms(column) if _CHECKS.is_temporal(column.type) else _as_times(column)
 
 
-def _from_seconds(column: Any) -> Any:
-    ms = pc.floor(pc.multiply(column, 1000.0)).cast(pyarrow.int64())
-    return _as_times(ms)
-
-
 def _last_day(column: Any) -> Any:
     days = without_zone(column).cast(pyarrow.date32())
     return pyarrow.array(
@@ -270,10 +253,6 @@ def _interval_of(unit: int, size: int) -> Callable[..., Any]:
     return each(interval)
 
 
-def _format(column: Any, form: Any) -> Any:
-    return each(lambda time, text: time.strftime(text))(column, form)
-
-
 _time = partial(function, group="time")
 
 
@@ -305,7 +284,8 @@ TIMES = [
           (f"epoch_ms({_AT})", 1795871109250), ("epoch_ms(0)", "1970-01-01T00:00:00Z")),
     _time("epoch", "TIMESTAMP -> DOUBLE", lambda column: pc.divide(
         _as_ms(column).cast(pyarrow.float64()), 1000.0), (f"epoch({_AT})", 1795871109.25)),
-    _time("to_timestamp", "DOUBLE -> TIMESTAMP", _from_seconds,
+    _time("to_timestamp", "DOUBLE -> TIMESTAMP", lambda column: _as_times(
+        pc.floor(pc.multiply(column, 1000.0)).cast(pyarrow.int64())),
           ("to_timestamp(1.5)", "1970-01-01T00:00:01.500000Z")),
     _time("make_date", "BIGINT BIGINT BIGINT -> DATE", each(date),
           ("cast(make_date(2026, 2, 1) AS VARCHAR)", "2026-02-01")),
@@ -314,7 +294,8 @@ TIMES = [
                              "2026-02-01T13:00:01.500000Z")),
     _time("last_day", "TIMESTAMP -> DATE", _last_day,
           (f"cast(last_day({_AT}) AS VARCHAR)", "2026-11-30")),
-    _time("strftime date_format", "TIMESTAMP VARCHAR -> VARCHAR", _format,
+    _time("strftime date_format", "TIMESTAMP VARCHAR -> VARCHAR",
+          each(lambda time, text: time.strftime(text)),
           (f"strftime({_AT}, '%d.%m.%Y %H:%M')", "28.11.2026 13:05")),
     _time("strptime", "VARCHAR VARCHAR -> TIMESTAMP", each(_parse),
           ("strptime('28.11.2026', '%d.%m.%Y')", "2026-11-28T00:00:00Z")),

@@ -16,16 +16,6 @@ from bicycle_runtime.expressions.sql.functions import Signature, SqlFunction
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INTERVAL,
-    JSON,
-    NULL,
-    TIME,
-    TIMESTAMP,
-    VARCHAR,
     SqlType,
     as_decimal,
     common_type,
@@ -35,9 +25,9 @@ from bicycle_runtime.expressions.sql.types import (
 from bicycle_sdk.expressions import Expression, col
 
 # Types that a text in quotes becomes where a function expects them.
-_QUOTED = frozenset({TIMESTAMP, DATE, TIME, INTERVAL, JSON})
+_QUOTED = frozenset({"TIMESTAMP", "DATE", "TIME", "INTERVAL", "JSON"})
 _QUOTED_DISTANCE = 3
-_OF_PYTHON = {type(None): NULL, bool: BOOLEAN, int: BIGINT, float: DOUBLE, str: VARCHAR}
+_OF_PYTHON = {type(None): "NULL", bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 # Functions that compute an argument only for the rows that need it.
 _LAZY = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "if": "if", "iff": "if"}
 
@@ -129,10 +119,10 @@ def case(branches: Sequence[tuple[Expression, Expression]], otherwise: Expressio
         ValueError: a condition is not BOOLEAN, or the values have no common type.
     """
     for condition, _ in branches:
-        if type_of(condition) not in (BOOLEAN, NULL):
+        if type_of(condition) not in ("BOOLEAN", "NULL"):
             raise ValueError(f"a condition has the type {type_of(condition)}, expected BOOLEAN")
     values = _unify("CASE", [*(value for _, value in branches), otherwise])
-    conditions = [cast(condition, BOOLEAN) for condition, _ in branches]
+    conditions = [cast(condition, "BOOLEAN") for condition, _ in branches]
     parts = [part for pair in zip(conditions, values, strict=False) for part in pair]
     return Expression("sql.case", type_of(values[-1]), *parts, values[-1])
 
@@ -242,11 +232,11 @@ def _fit(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) 
     bound = _bind(expected, given, quoted)
     distance, types = 0, []
     for pattern, word, is_quoted in zip(expected, given, quoted, strict=True):
-        wanted = pattern.replace("T", bound or NULL) if _is_variable(pattern) else pattern
+        wanted = pattern.replace("T", bound or "NULL") if _is_variable(pattern) else pattern
         away = 0 if wanted in ("ANY", "TEXT") else implicit_distance(word, wanted)
         if away is None and decimal_digits(wanted) and decimal_digits(as_decimal(word)):
             away = 1
-        if away is None and is_quoted and word == VARCHAR and wanted in _QUOTED:
+        if away is None and is_quoted and word == "VARCHAR" and wanted in _QUOTED:
             away = _QUOTED_DISTANCE
         if away is None or (bound is None and _is_variable(pattern)):
             return None
@@ -254,28 +244,28 @@ def _fit(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) 
         if wanted == "ANY":
             types.append(word)
         elif wanted == "TEXT":
-            types.append(VARCHAR)
+            types.append("VARCHAR")
         elif wanted == "DECIMAL":
-            types.append(as_decimal(word) if word != NULL else "DECIMAL(19,0)")
+            types.append(as_decimal(word) if word != "NULL" else "DECIMAL(19,0)")
         else:
             types.append(wanted)
-    return distance, tuple(types), bound or NULL
+    return distance, tuple(types), bound or "NULL"
 
 
 def _bind(expected: list[str], given: Sequence[SqlType], quoted: Sequence[bool]) -> SqlType | None:
     """Return the type that ``T`` means for some arguments, or None."""
-    words, texts = [NULL], list[SqlType]()
+    words, texts = ["NULL"], list[SqlType]()
     for pattern, word, is_quoted in zip(expected, given, quoted, strict=True):
         if pattern == "T":
-            (texts if is_quoted and word == VARCHAR else words).append(word)
+            (texts if is_quoted and word == "VARCHAR" else words).append(word)
         elif _is_variable(pattern):
             brackets = pattern.removeprefix("T")
-            if word != NULL and not word.endswith(brackets):
+            if word != "NULL" and not word.endswith(brackets):
                 return None
             words.append(word.removesuffix(brackets))
     found = common_type(words)
     if texts and found not in _QUOTED:
-        return None if found is None else common_type([found, VARCHAR])
+        return None if found is None else common_type([found, "VARCHAR"])
     return found
 
 

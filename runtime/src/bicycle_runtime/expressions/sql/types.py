@@ -16,36 +16,33 @@ from bicycle_runtime.expressions.sql import functions
 from bicycle_runtime.frames.schemas import VALUE_TYPES
 
 SqlType = str
-NULL, BOOLEAN, BIGINT, DOUBLE, VARCHAR = "NULL", "BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR"
-TIMESTAMP, DATE, TIME, INTERVAL = "TIMESTAMP", "DATE", "TIME", "INTERVAL"
-JSON, BLOB = "JSON", "BLOB"
 DECIMAL_DIGITS_MAX = functions.DECIMAL_DIGITS_MAX
 decimal_digits, decimal_type = functions.decimal_digits, functions.decimal_type
 
 _ARROW: Mapping[SqlType, Any] = {
     **{found.sql: found.arrow(pyarrow) for found in VALUE_TYPES if found.sql},
-    NULL: pyarrow.null(),
-    TIME: pyarrow.time32("ms"),
-    INTERVAL: pyarrow.month_day_nano_interval(),
+    "NULL": pyarrow.null(),
+    "TIME": pyarrow.time32("ms"),
+    "INTERVAL": pyarrow.month_day_nano_interval(),
 }
 # Further names of types in SQL texts.
 _NAMES: Mapping[str, SqlType] = {
-    **dict.fromkeys(("INT", "INTEGER", "SMALLINT", "TINYINT", "INT8", "INT4", "INT2"), BIGINT),
-    **dict.fromkeys(("FLOAT", "REAL", "DOUBLE PRECISION", "FLOAT8", "FLOAT4"), DOUBLE),
-    **dict.fromkeys(("TEXT", "STRING", "CHAR", "CHARACTER VARYING", "BPCHAR"), VARCHAR),
-    **dict.fromkeys(("TIMESTAMPTZ", "DATETIME", "TIMESTAMP WITH TIME ZONE"), TIMESTAMP),
-    **dict.fromkeys(("TIMESTAMP_LTZ", "TIMESTAMPLTZ", "TIMESTAMP WITHOUT TIME ZONE"), TIMESTAMP),
-    **dict.fromkeys(("BYTEA", "VARBINARY", "BINARY", "BYTES"), BLOB),
-    **dict.fromkeys(("JSONB", "VARIANT"), JSON),
-    "BOOL": BOOLEAN,
+    **dict.fromkeys(("INT", "INTEGER", "SMALLINT", "TINYINT", "INT8", "INT4", "INT2"), "BIGINT"),
+    **dict.fromkeys(("FLOAT", "REAL", "DOUBLE PRECISION", "FLOAT8", "FLOAT4"), "DOUBLE"),
+    **dict.fromkeys(("TEXT", "STRING", "CHAR", "CHARACTER VARYING", "BPCHAR"), "VARCHAR"),
+    **dict.fromkeys(("TIMESTAMPTZ", "DATETIME", "TIMESTAMP WITH TIME ZONE"), "TIMESTAMP"),
+    **dict.fromkeys(("TIMESTAMP_LTZ", "TIMESTAMPLTZ", "TIMESTAMP WITHOUT TIME ZONE"), "TIMESTAMP"),
+    **dict.fromkeys(("BYTEA", "VARBINARY", "BINARY", "BYTES"), "BLOB"),
+    **dict.fromkeys(("JSONB", "VARIANT"), "JSON"),
+    "BOOL": "BOOLEAN",
     "NUMERIC": "DECIMAL",
 }
 # From a type to the types that its values become without a CAST, nearest first.
 _IMPLICIT: Mapping[SqlType, tuple[SqlType, ...]] = {
-    BIGINT: ("DECIMAL", DOUBLE),
-    "DECIMAL": (DOUBLE,),
-    DATE: (TIMESTAMP,),
-    JSON: (VARCHAR,),
+    "BIGINT": ("DECIMAL", "DOUBLE"),
+    "DECIMAL": ("DOUBLE",),
+    "DATE": ("TIMESTAMP",),
+    "JSON": ("VARCHAR",),
 }
 
 
@@ -79,12 +76,12 @@ def type_named(text: str) -> SqlType:
     found: SqlType = _NAMES.get(name, name)
     if found == "DECIMAL":
         return decimal_type(*map(int, [*(numbers or [18, 3]), 0][:2]))
-    if found not in _ARROW or found == NULL:
+    if found not in _ARROW or found == "NULL":
         raise ValueError(f"there is no type {text}; types are {', '.join(TYPE_NAMES)}")
     return found
 
 
-TYPE_NAMES = (*sorted(set(_ARROW) - {NULL}), "DECIMAL(p, s)", "T[]")
+TYPE_NAMES = (*sorted(set(_ARROW) - {"NULL"}), "DECIMAL(p, s)", "T[]")
 
 
 def type_of_arrow(kind: Any) -> SqlType:
@@ -105,19 +102,19 @@ def type_of_arrow(kind: Any) -> SqlType:
 
 
 _OF_ARROW: tuple[tuple[Callable[[Any], bool], SqlType], ...] = (
-    (pyarrow.types.is_boolean, BOOLEAN),
-    (pyarrow.types.is_integer, BIGINT),
-    (pyarrow.types.is_floating, DOUBLE),
-    (pyarrow.types.is_string, VARCHAR),
-    (pyarrow.types.is_large_string, VARCHAR),
-    (lambda kind: str(kind) == "string_view", VARCHAR),
-    (pyarrow.types.is_timestamp, TIMESTAMP),
-    (pyarrow.types.is_date, DATE),
-    (pyarrow.types.is_time, TIME),
-    (pyarrow.types.is_interval, INTERVAL),
-    (pyarrow.types.is_binary, BLOB),
-    (pyarrow.types.is_large_binary, BLOB),
-    (pyarrow.types.is_null, NULL),
+    (pyarrow.types.is_boolean, "BOOLEAN"),
+    (pyarrow.types.is_integer, "BIGINT"),
+    (pyarrow.types.is_floating, "DOUBLE"),
+    (pyarrow.types.is_string, "VARCHAR"),
+    (pyarrow.types.is_large_string, "VARCHAR"),
+    (lambda kind: str(kind) == "string_view", "VARCHAR"),
+    (pyarrow.types.is_timestamp, "TIMESTAMP"),
+    (pyarrow.types.is_date, "DATE"),
+    (pyarrow.types.is_time, "TIME"),
+    (pyarrow.types.is_interval, "INTERVAL"),
+    (pyarrow.types.is_binary, "BLOB"),
+    (pyarrow.types.is_large_binary, "BLOB"),
+    (pyarrow.types.is_null, "NULL"),
 )
 
 
@@ -134,7 +131,7 @@ def implicit_distance(given: SqlType, wanted: SqlType) -> int | None:
     """
     if given == wanted or (wanted == "DECIMAL" and given.startswith("DECIMAL(")):
         return 0
-    if given == NULL:
+    if given == "NULL":
         return 1
     if given.endswith("[]") and wanted.endswith("[]"):
         return implicit_distance(given[:-2], wanted[:-2])
@@ -160,11 +157,11 @@ def common_type(words: list[SqlType]) -> SqlType | None:
         >>> common_type(["BIGINT", "NULL", "DOUBLE"]), common_type(["BIGINT", "VARCHAR"])
         ('DOUBLE', None)
     """
-    found = NULL
+    found = "NULL"
     for word in words:
-        if decimal_digits(found) and (decimal_digits(word) or word == BIGINT):
+        if decimal_digits(found) and (decimal_digits(word) or word == "BIGINT"):
             found = _wider(found, word)
-        elif decimal_digits(word) and found == BIGINT:
+        elif decimal_digits(word) and found == "BIGINT":
             found = _wider(word, found)
         elif implicit_distance(found, word) is not None:
             found = word
@@ -175,7 +172,7 @@ def common_type(words: list[SqlType]) -> SqlType | None:
 
 def as_decimal(word: SqlType) -> SqlType:
     """Return the DECIMAL that holds each value of a DECIMAL or BIGINT."""
-    return "DECIMAL(19,0)" if word == BIGINT else word
+    return "DECIMAL(19,0)" if word == "BIGINT" else word
 
 
 def _wider(first: SqlType, second: SqlType) -> SqlType:
