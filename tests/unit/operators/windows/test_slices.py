@@ -43,13 +43,15 @@ def test_times_share_a_slice_only_when_they_share_all_windows(windows, first, se
         assert windows.windows_of(first) == windows.windows_of(second)
 
 
-@given(windows=WINDOWS, time=TIMES)
-def test_the_slices_of_a_window_are_those_of_its_times(windows, time):
+@given(windows=WINDOWS, time=TIMES, after=TIMES, until=TIMES)
+def test_windows_between_two_moments_are_those_that_end_there(windows, time, after, until):
     slices = WindowSlices(windows)
+    (start,) = slices.starts([time])
+    if slices.outside([start]):
+        return
 
-    for window in windows.windows_of(time):
-        times = range(window.start, window.end)
-        assert list(slices.parts(window)) == sorted(set(slices.starts(times)))
+    found = list(slices.windows_between(start, after, until))
+    assert found == [each for each in windows.windows_of(time) if after < each.end <= until]
 
 
 @given(windows=WINDOWS, time=TIMES, moment=TIMES)

@@ -81,6 +81,13 @@ class WindowSlices:
             yield Window((end if self._period == self.slide_ms else last) - self.size_ms, end)
             end -= self.slide_ms
 
+    def windows_between(self, start: int, after: int, until: int) -> Iterator[Window]:
+        """Yield the windows of a slice that end after ``after`` and at most at ``until``."""
+        end, last = self.first_end_after(start, after), self.last_end(start)
+        while end is not None and end <= min(last, until):
+            yield Window((end if self._period == self.slide_ms else last) - self.size_ms, end)
+            end += self.slide_ms
+
     def first_end_after(self, start: int, moment: int) -> int | None:
         """Return the least end after ``moment`` among the windows of a slice, or None."""
         last = self.last_end(start)
@@ -96,10 +103,3 @@ class WindowSlices:
         """
         start = closed - self.size_ms + 1
         return start + (self._offset - start) % self._period
-
-    def parts(self, window: Window) -> Iterator[int]:
-        """Yield the starts of the slices of a window, in order."""
-        for start in range(window.start, window.end, self.slide_ms):
-            yield start
-            if self._second and not self._has_gaps and start + self._second < window.end:
-                yield start + self._second
