@@ -242,7 +242,7 @@ def job(
 def _plugin(name: str) -> PluginRef:
     if name == "wordcount":
         return discover().find(name)
-    modules = {"kafka": "kafka_jobs", "windows": "window_jobs"}
+    modules = {"kafka": "kafka_jobs", "nexmark": "nexmark_jobs", "windows": "window_jobs"}
     module = modules.get(name.partition("_")[0], "benchmark_jobs")
     return PluginRef(
         name=name, module=module, attribute=name,

@@ -31,7 +31,7 @@ _AUCTIONS_OPEN, _PERSONS_ACTIVE = 100, 1_000
 
 
 def _moment(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1_000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1_000:03}Z"
+    return f"{datetime.fromtimestamp(ms / 1_000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1_000:03}"
 
 
 class _House:
@@ -124,7 +124,7 @@ def events(
 def side_rows(count: int = 10_000) -> list[dict[str, Any]]:
     """Return the rows of the table of constants."""
     return [
-        {"key": key, "value": f"value {key}", "since": "1970-01-01T00:00:00.000Z"}
+        {"key": key, "value": f"value {key}", "since": "1970-01-01T00:00:00.000"}
         for key in range(count)
     ]
 

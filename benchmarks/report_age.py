@@ -44,6 +44,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "metrics-cost": (*_FILES, f"{_RUNTIME}/jobs/running"),
     "open-windows": _OPERATORS,
     "parquet-sink": (f"{_RUNTIME}/connectors/files", f"{_RUNTIME}/connectors/tables"),
+    "nexmark": (*_FILES, f"{_RUNTIME}/expressions", f"{_RUNTIME}/tables"),
     "pipeline": (*_FILES, f"{_RUNTIME}/expressions", f"{_RUNTIME}/pipelines"),
     "postgres-sink": (f"{_RUNTIME}/connectors/postgres", f"{_RUNTIME}/connectors/tables"),
     "rescale": _FILES,
@@ -92,6 +93,8 @@ def with_ages(document: str, *, root: Path = ROOT) -> str:
 
     def aged(section: re.Match[str]) -> str:
         name = section["name"]
+        if len(section[0].splitlines()) <= 2:  # It has not been measured yet.
+            return section[0]
         digest = code_digest(name, root=root)
 
         def marked(line: re.Match[str]) -> str:
