@@ -38,6 +38,7 @@ from bicycle_runtime.pipelines.lookup_files import (
 from bicycle_runtime.pipelines.lookup_tables import LookupInTable
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
 from bicycle_runtime.pipelines.operator_keys import Join, disorder_of
+from bicycle_runtime.pipelines.queries import bind_query
 from bicycle_runtime.pipelines.record_functions import (
     ClockTrigger,
     CountRow,
@@ -415,6 +416,19 @@ class _Building:
         late_to = _LATE if (node.id, _LATE) in self._tags else None
         return self._set(_join_streams(node.spec, left, right, late_to=late_to), node)
 
+    def _sql(self, node: Node) -> Any:
+        count, rule = len(self._env.vertices), self._pipeline.rule_of(node)
+        tables = [
+            replace(table, stream=self._input(node, index))
+            for index, table in enumerate(self._pipeline.tables[node.id])
+        ]
+        policy, rate = _policy("fail" if rule is None else rule)
+        policy = error_policy(policy, max_error_rate=rate)
+        stream = bind_query(self._checks, node, tables).add_to(self._env, policy)
+        for vertex in self._env.vertices[count:]:
+            vertex.parallelism = node.parallelism
+        return stream if node.name is None else stream.name(node.name)
+
 
 _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
     "source": _Building._source,
@@ -436,6 +450,7 @@ _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
     "reduce": _Building._reduce,
     "window": _Building._window,
     "join": _Building._join,
+    "sql": _Building._sql,
 }
 
 

@@ -5,7 +5,8 @@ Ids stay, so the graph stays, and with it the state of a job that continues with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -30,7 +31,7 @@ def write_document(data: Mapping[str, Any], notation: Notation) -> str:
         # Slow to import, and needed here alone.
         import tomlkit
 
-        return tomlkit.dumps(data)
+        return tomlkit.dumps(_with_lines(data, partial(tomlkit.string, multiline=True)))
     # As above.
     import yaml
 
@@ -38,6 +39,18 @@ def write_document(data: Mapping[str, Any], notation: Notation) -> str:
         data, Dumper=yaml_dumper(), sort_keys=False, allow_unicode=True, width=100
     )
     return text
+
+
+def _with_lines(value: Any, string: Callable[[str], Any]) -> Any:
+    """Return data in which texts of several lines keep their lines."""
+    match value:
+        case str():
+            return string(value) if "\n" in value else value
+        case dict():
+            return {key: _with_lines(item, string) for key, item in value.items()}
+        case list():
+            return [_with_lines(item, string) for item in value]
+    return value
 
 
 def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:

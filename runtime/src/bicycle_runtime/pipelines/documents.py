@@ -39,6 +39,7 @@ class Document:
     file: str
     notation: Notation
     data: dict[str, Any]
+    text: str = ""
     keys: Mapping[KeyPath, Position] = field(default_factory=dict)
     values: Mapping[KeyPath, Position] = field(default_factory=dict)
 
@@ -112,7 +113,9 @@ def _read_toml(text: str, file: str) -> Document:
         )
     positions = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
     own_keys, own_values = positions
-    return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
+    return Document(
+        file=file, notation="toml", data=_plain(data), text=text, keys=own_keys, values=own_values
+    )
 
 
 def _longest_key(text: str) -> int:
@@ -182,7 +185,9 @@ def _read_yaml(text: str, file: str) -> Document:
     data = {} if root is None else reading.value(root, ())
     if not isinstance(data, dict):
         raise _unreadable(file, 1, "the document must be a mapping of keys")
-    return Document(file=file, notation="yaml", data=data, keys=reading.keys, values=reading.values)
+    return Document(
+        file=file, notation="yaml", data=data, text=text, keys=reading.keys, values=reading.values
+    )
 
 
 def _loader_class() -> Any:
@@ -219,6 +224,11 @@ def yaml_dumper() -> Any:
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the contract
             return True
 
+        def represent_str(self, data: str) -> Any:
+            style = "|" if "\n" in data else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    PlainDumper.add_representer(str, PlainDumper.represent_str)
     return _with_plain_scalars(PlainDumper)
 
 

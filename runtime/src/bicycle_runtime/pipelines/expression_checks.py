@@ -10,8 +10,8 @@ from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.expressions.sql.steps import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.pipelines.aggregates import wanted_aggregates
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
+from bicycle_runtime.pipelines.queries import Fields, QueryChecks
 
-Fields = Mapping[str, str] | None
 _MESSAGE_FIELDS = {"_topic": "string", "_partition": "int", "_offset": "int"}
 _SUMS = ("sum", "min", "max")
 
@@ -116,12 +116,10 @@ class NodeExpressions(NamedTuple):
 
 def compiled_expressions(
     checks: Checks, nodes: Sequence[Any]
-) -> tuple[dict[str, NodeExpressions], dict[str, tuple[str, ...]]]:
-    """Return the compiled expressions of each node, and the known fields of its input.
+) -> tuple[dict[str, NodeExpressions], dict[str, tuple[str, ...]], QueryChecks]:
+    """Return expressions and known input fields of each node, and the queries.
 
-    Returned beside it: the fields of the records that come to a node, where they are known.
-
-    Names of fields are checked, too, where it is known which fields records have.
+    Names of fields are checked, too, if the fields of records are known.
 
     Args:
         checks: Takes the problems; where it has some, nodes may be missing.
@@ -138,6 +136,7 @@ def compiled_expressions(
     keys: dict[str, str | None] = {}
     found: dict[str, NodeExpressions] = {}
     given: dict[str, tuple[str, ...]] = {}
+    queries = QueryChecks(checks, nodes)
     for node in nodes:
         inputs = [None if each.output == "late" else fields.get(each.node) for each in node.inputs]
         if node.operator == "join" and len(inputs) < _JOINED:
@@ -150,6 +149,11 @@ def compiled_expressions(
         if first is not None and len(inputs) == 1:
             given[node.id] = tuple(first)
         is_unsure = any(each.node in unsure for each in node.inputs)
+        queries.follow_time(node)
+        if node.operator == "sql":
+            is_unsure = is_unsure or (is_partial and None in inputs)
+            behind = queries.check(node, inputs) if inputs and not is_unsure else None
+            is_unsure = behind is None
         if compile_all is not None and _texts(node):
             compiled = None
             if not is_unsure and not (is_partial and first is None):
@@ -163,7 +167,7 @@ def compiled_expressions(
         fields[node.id] = behind
         if is_unsure:
             unsure.add(node.id)
-    return found, given
+    return found, given, queries
 
 
 _JOINED = 2

@@ -7,7 +7,7 @@ again when a file is edited, or brought from one form to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -59,7 +59,8 @@ class Node:
 class CheckedPipeline:
     """A pipeline without problems; each node is after its inputs.
 
-    ``given`` has the known fields of the records that reach a node.
+    ``given`` has the known fields of the records that reach a node, and ``tables`` the inputs of
+    queries.
     """
 
     name: str
@@ -69,6 +70,7 @@ class CheckedPipeline:
     on_error: Any = None
     expressions: Mapping[str, NodeExpressions] = field(default_factory=dict)
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
 
@@ -113,7 +115,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes = reading.nodes()
         if not any(checks.is_wrong((name,)) for name in _TELL_TIMES):
             check_times(checks, nodes)
-    expressions, given = compiled_expressions(checks, nodes)
+    expressions, given, queries = compiled_expressions(checks, nodes)
     checks.raise_problems()
     assert whole is not None
     return CheckedPipeline(
@@ -124,6 +126,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes=tuple(nodes),
         expressions=expressions,
         given=given,
+        tables=queries.tables,
         tests=tuple(whole.test),
         document=document,
     )

@@ -297,6 +297,17 @@ class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     function: FunctionName = None
 
 
+class Sql(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """An operator that computes a query over its records: the table ``input``.
+
+    If it has several inputs, each is a table with the id of its vertex, or the name of its output.
+    """
+
+    query: Annotated[
+        Text, describe("SELECT … FROM input; CREATE VIEW and CREATE FUNCTION may precede it.")
+    ]
+
+
 class RateLimit(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that limits the rate of records; others wait."""
 
@@ -326,5 +337,6 @@ OPERATORS: Mapping[str, type[Struct]] = {
     "http_call": HttpCall,
     "process": Process,
     "rate_limit": RateLimit,
+    "sql": Sql,
 }
 ALIASES: Mapping[str, str] = {"flatmap": "flat_map", "keyby": "key_by"}

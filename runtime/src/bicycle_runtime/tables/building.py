@@ -5,7 +5,7 @@ All problems of a file are reported at once. The statements share each epoch and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import field
@@ -30,7 +30,6 @@ from bicycle_runtime.tables.statements import (
     read_statements,
 )
 from bicycle_sdk import StreamEnvironment
-from bicycle_sdk.errors import BicycleError
 
 _SET = "SET"
 _PROPERTY = "properties."
@@ -90,15 +89,14 @@ class Building:
     Args:
         text: The file.
         of_plugins: Whether it may name functions of installed plugins only.
-        invalid: Returns the error of problems, as for ``Checks``.
+        checks: Takes the problems; by default they are those of a file.
     """
 
     def __init__(
-        self, text: SqlText, *, of_plugins: bool = False,
-        invalid: Callable[..., BicycleError] = SQL_INVALID,
-    ) -> None:  # fmt: skip
+        self, text: SqlText, *, of_plugins: bool = False, checks: Checks | None = None
+    ) -> None:
         self.text, self._of_plugins = text, of_plugins
-        self.checks = Checks(text, invalid)
+        self.checks = Checks(text, SQL_INVALID) if checks is None else checks
         self.catalog = Catalog(text, self.checks)
         self.binder = Binder(self.catalog)
         self.settings: SqlSettings | None = None

@@ -62,13 +62,23 @@ _WHOLE_ROLES: Mapping[Role, str] = {"source": "read", "sink": "written"}
 class Table:
     """A table: its definition, and the word of its connector or its stream.
 
-    With ``has_fields`` each record has all columns; others may lack a column, which is NULL then.
+    Args:
+        definition: Its columns.
+        kind: The word of its connector.
+        stream: Its records, if it is a stream.
+        has_fields: Whether each record has all columns; otherwise, a missing column is NULL.
+        uid: The beginning of the ids of its operators; by default its name.
+        is_timed: Whether its records have event times.
+        time_hint: The way to set the event time, for errors.
     """
 
     definition: CreateTable
     kind: str = ""
     stream: Any = None
     has_fields: bool = False
+    uid: str = ""
+    is_timed: bool = False
+    time_hint: str = ""
 
     @property
     def name(self) -> str:
@@ -156,16 +166,15 @@ class Catalog:
             table = Table(definition=given, kind=kind)
         self._tables[name.lower()] = table
 
-    def add_stream(self, definition: CreateTable, stream: Any, *, has_fields: bool) -> None:
-        """Add a table with the records of a stream, a ``DataStream`` of the SDK.
+    def add_stream(self, definition: CreateTable, **facts: Any) -> None:
+        """Add a table with the records of a stream; ``facts`` are arguments of ``Table``.
 
         Raises:
             SqlProblem: its name or its columns are wrong.
         """
         self._require_new(definition.name)
         _check_columns(definition)
-        name = definition.name.text.lower()
-        self._tables[name] = Table(definition=definition, stream=stream, has_fields=has_fields)
+        self._tables[definition.name.text.lower()] = Table(definition=definition, **facts)
 
     def add_view(self, definition: CreateView) -> None:
         """Add a view.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, ClassVar, Literal
@@ -91,10 +91,13 @@ class SqlText:
     Args:
         text: The text.
         file: The name of the file, for errors.
+        locate: Returns the position of an offset, if the text is a part of the file.
     """
 
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+    def __init__(
+        self, text: str, file: str, locate: Callable[[int], Position] | None = None
+    ) -> None:
+        self.text, self.file, self._locate = text, file, locate
         # Where texts begin, and the locations of their calls.
         self._parts = [(0, f"{file}:{{line}}:{{column}}")]
         self.default_kind = ""  # The connector of tables without WITH; empty if WITH is required.
@@ -116,6 +119,8 @@ class SqlText:
 
     def position(self, at: int) -> Position:
         """Return line and column of an offset."""
+        if self._locate is not None:
+            return self._locate(at)
         line = bisect_right(self._starts, at)
         return Position(line, at - self._starts[line - 1] + 1)
 

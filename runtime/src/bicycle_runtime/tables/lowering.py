@@ -293,19 +293,19 @@ class Lowering:
         return stream
 
     def _scan(self, plan: Scan) -> Any:
-        table = plan.table
-        stream = table.stream
+        table, stream = plan.table, plan.table.stream
+        uid = table.uid or table.name
         if stream is None:
             keys = self._catalog.source(table, table.definition.name.at)
             assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
             stream = self._env.add_source(keys.source())
-            stream = self._set(stream, table.name, "source", f"FROM {table.name}")
+            stream = self._set(stream, uid, "source", f"FROM {table.name}")
         rows = stream.map(self._record(plan.columns, plan.values))
-        rows = self._set(rows, table.name, "rows", f"columns of {table.name}")
+        rows = self._set(rows, uid, "rows", f"columns of {table.name}")
         watermark = table.definition.watermark
-        if watermark is None or plan.time is None:
+        if watermark is None or plan.time is None or table.is_timed:
             return rows
-        return self._assign_time(rows, plan, table.name, watermark.delay_ms)
+        return self._assign_time(rows, plan, uid, watermark.delay_ms)
 
     def _assign_time(self, rows: Any, plan: Plan, owner: str, delay_ms: int) -> Any:
         column = next(each for each in plan.columns if each.field == plan.time)

@@ -24,6 +24,7 @@ from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     Plan,
     PlanColumn,
+    Scan,
     WindowRows,
     compose,
     field_read,
@@ -260,7 +261,7 @@ def window_columns(plan: Plan, window: WindowCall) -> tuple[PlanColumn, ...]:
             else "; after an interval join, rows have the later time of both sides: select "
             "greatest(a.at, b.at) AS at"
             if plan.spans
-            else f": declare WATERMARK FOR {found} AS {found} - INTERVAL '…' SECOND in CREATE TABLE"
+            else f": {_time_hint(plan, found)}"
         )
         raise SqlProblem(
             window.time.at, f"{found} is not the event time of {window.table.text}{hint}"
@@ -322,3 +323,10 @@ def check_null(value: Expression, column: ColumnDefinition, at: int) -> Expressi
     is_plain = column.is_nullable and value.operation == "sql.literal"
     found = value if column.is_nullable else tree.call("not_null", value)
     return found if is_plain else locate(found, at)
+
+
+def _time_hint(plan: Plan, column: str) -> str:
+    hint = plan.table.time_hint if isinstance(plan, Scan) else ""
+    return (
+        hint or f"declare WATERMARK FOR {column} AS {column} - INTERVAL '…' SECOND in CREATE TABLE"
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, is_typeddict
 
+from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.tables.building import Building, SqlSettings
 from bicycle_runtime.tables.catalog import NO_NAME
@@ -47,6 +48,7 @@ from bicycle_sdk.quantities import amount
 # The fields of a job's configuration that settings with another name set.
 _SETTINGS = {"max_restarts": "restart_strategy", "restart_delay_ms": "restart_strategy"}
 _SQL = "env.sql"
+_TIME_HINT = "set it in the call: env.table(…, watermark=…)"
 
 
 class TableSession:
@@ -58,7 +60,8 @@ class TableSession:
 
     def __init__(self, env: StreamEnvironment) -> None:
         self._env = env
-        self._building = Building(SqlText("", ""), invalid=self._invalid)
+        text = SqlText("", "")
+        self._building = Building(text, checks=Checks(text, self._invalid))
         self._names: dict[int, str] = {}
         self._lowering = Lowering(env, self._building.catalog, self._names, "fail")
         self._call, self._location, self._first_line = _SQL, "", 1
@@ -189,8 +192,10 @@ class TableSession:
                 name=Name(name, at), columns=tuple(columns), watermark=time,
                 key=tuple(Name(each, at) for each in key), options={},
             )  # fmt: skip
-            has_fields, saved = not is_typeddict(kind), self._building.save()
-            self._building.catalog.add_stream(definition, stream, has_fields=has_fields)
+            saved = self._building.save()
+            self._building.catalog.add_stream(
+                definition, stream=stream, has_fields=not is_typeddict(kind), time_hint=_TIME_HINT
+            )
             try:
                 self._plan(name)
             except SqlProblem:

@@ -14,6 +14,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
+from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql.compiling import AGGREGATES
 from bicycle_runtime.expressions.sql.table import ROWS
 from bicycle_runtime.tables.building import Building
@@ -227,7 +228,7 @@ class _Bound:
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.text = _Pieces(pieces)
-        building = Building(self.text, invalid=SQL_STATEMENT_INVALID)
+        building = Building(self.text, checks=Checks(self.text, SQL_STATEMENT_INVALID))
         self.checks, self.catalog, self.binder = building.checks, building.catalog, building.binder
         cursors = building.note(split_statements, self.text) or []
         found = [building.note(read_request, each) for each in cursors]

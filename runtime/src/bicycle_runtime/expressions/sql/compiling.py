@@ -72,10 +72,10 @@ _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 # Types of fields, and of the results of expressions in pipelines.
-_OF_FIELDS: Mapping[str, SqlType] = {
+OF_FIELDS: Mapping[str, SqlType] = {
     found.word: found.sql for found in VALUE_TYPES if found.in_fields and found.sql
 }
-_WORDS = {**{kind: word for word, kind in _OF_FIELDS.items()}, "JSON": "string"}
+_WORDS = {**{kind: word for word, kind in OF_FIELDS.items()}, "JSON": "string"}
 
 
 class SqlDialect(DuckDB):
@@ -179,7 +179,7 @@ class _Fields(Mapping[str, Expression]):
             hint = "declare it as int or float, or use a function of a plugin"
             raise ValueError(f"field {name!r} is a decimal, which is not supported; {hint}")
         source = Expression("field_or", name, lit(None))
-        return self._known.setdefault(name, column(source, _OF_FIELDS[word]))
+        return self._known.setdefault(name, column(source, OF_FIELDS[word]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
