@@ -68,6 +68,35 @@ def test_a_pipeline_is_converted_to_standard_output(shell, file):
     assert shell.answer("pipeline", "convert", file)["source"]["kind"] == "file"
 
 
+def test_a_pipeline_is_converted_to_sql_or_refused_with_a_line(shell, file, tmp_path):
+    text = """
+        [source]
+        kind = "file"
+        path = "in.jsonl"
+        fields = { page = "string" }
+        [[steps]]
+        operator = "filter"
+        where = "page <> '/'"
+        [sink]
+        kind = "console"
+    """
+    (tmp_path / file).write_text(text)
+
+    sql = shell.run("pipeline", "convert", file, "--to", "sql").output
+    assert "WHERE page <> '/'" in sql
+    assert shell.answer("pipeline", "convert", file, "--to", "sql")["sql"].rstrip() == (
+        sql.rstrip()
+    )
+    (tmp_path / file).write_text(text.replace('"filter"', '"dedup"').replace(
+        "where = \"page <> '/'\"", 'fields = ["page"]'
+    ))  # fmt: skip
+    refused = shell.run("pipeline", "convert", file, "--to", "sql")
+    assert "clicks.toml:6:9: dedup-1 (dedup): SQL files cannot keep the first" in refused.stderr
+    assert "not to SQL" in shell.run(
+        "pipeline", "convert", file, "--to", "sql", "--form", "short"
+    ).stderr  # fmt: skip
+
+
 def test_the_schema_is_printed(shell):
     assert json.loads(shell.run("pipeline", "schema").output)["title"] == "Pipeline"
 

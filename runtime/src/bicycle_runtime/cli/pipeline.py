@@ -130,10 +130,13 @@ def test_command(*, file: str, as_json: bool) -> None:
     "convert",
     "bicycle pipeline convert clicks.toml --to yaml",
     "bicycle pipeline convert wordcount.yaml --to toml --form vertices",
+    "bicycle pipeline convert clicks.toml --to sql > clicks.sql",
     group=pipeline_command,
 )
 @_FILE
-@click.option("--to", "notation", type=click.Choice(["toml", "yaml"]), help="Target file type.")
+@click.option(
+    "--to", "notation", type=click.Choice(["toml", "yaml", "sql"]), help="Target file type."
+)
 @click.option(
     "--form",
     type=click.Choice(["short", "vertices"]),
@@ -143,19 +146,33 @@ def test_command(*, file: str, as_json: bool) -> None:
 def convert_command(
     *,
     file: str,
-    notation: Literal["toml", "yaml"] | None,
+    notation: Literal["toml", "yaml", "sql"] | None,
     form: Literal["short", "vertices"] | None,
     as_json: bool,
 ) -> None:
-    """Convert a pipeline between TOML and YAML, or short and full form.
+    """Convert a pipeline to TOML, YAML or SQL, or between short and full form.
 
     The result is printed to standard output. Without --to or --form, that property is
     unchanged. Ids are kept, so that a job can continue with the new file. Comments are lost.
+
+    An SQL file writes the same rows, and starts with empty state. If steps have no counterpart in
+    SQL, the command reports each with its reason.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
 
     pipeline = _check(file)
+    if notation == "sql":
+        from bicycle_runtime.pipelines.sql_conversion import sql_of_pipeline  # As above.
+
+        if form is not None:
+            raise click.UsageError("--form applies to TOML and YAML, not to SQL")
+        text = sql_of_pipeline(pipeline)
+        if as_json:
+            answer_json({"file": file, "sql": text})
+        else:
+            show_text(text.rstrip())
+        return
     data = pipeline_data(pipeline, form or form_of(pipeline))
     if as_json:
         answer_json(data)

@@ -420,7 +420,7 @@ class _Building:
         count, rule = len(self._env.vertices), self._pipeline.rule_of(node)
         tables = [
             replace(table, stream=self._input(node, index))
-            for index, table in enumerate(self._pipeline.tables[node.id])
+            for index, table in enumerate(self._pipeline.queries.tables[node.id])
         ]
         policy, rate = _policy("fail" if rule is None else rule)
         policy = error_policy(policy, max_error_rate=rate)

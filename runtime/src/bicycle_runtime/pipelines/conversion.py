@@ -62,17 +62,17 @@ def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:
     found: dict[str, Any] = {"name": pipeline.name}
     if pipeline.description:
         found["description"] = pipeline.description
-    if config := _keys(pipeline.settings):
+    if config := changed_keys(pipeline.settings):
         found["config"] = config
     if pipeline.on_error is not None:
         found["on_error"] = _plain(pipeline.on_error)
     found |= _as_vertices(pipeline.nodes) if form == "vertices" else _as_short(pipeline)
     if pipeline.tests:
-        found["test"] = [_keys(test) for test in pipeline.tests]
+        found["test"] = [changed_keys(test) for test in pipeline.tests]
     return found
 
 
-def _keys(spec: Any, *, without: Sequence[str] = ()) -> dict[str, Any]:
+def changed_keys(spec: Any) -> dict[str, Any]:
     """Return the keys of a struct that differ from their defaults."""
     fields = msgspec.structs.fields(type(spec))
     found = {}
@@ -81,14 +81,14 @@ def _keys(spec: Any, *, without: Sequence[str] = ()) -> dict[str, Any]:
         default = each.default
         if each.default_factory is not msgspec.NODEFAULT:
             default = each.default_factory()
-        if value != default and each.name not in without:
+        if value != default:
             found[each.encode_name] = _plain(value)
     return found
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
-        return _keys(value)
+        return changed_keys(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
@@ -110,7 +110,7 @@ def _as_vertices(nodes: Sequence[Node]) -> dict[str, Any]:
 
 def _vertex(node: Node) -> dict[str, Any]:
     found = {"id": node.id, "operator": node.operator, **_around(node)}
-    keys = _keys(node.spec)
+    keys = changed_keys(node.spec)
     if node.word:
         found["connector"] = {"type": node.word, **({"properties": keys} if keys else {})}
     elif keys:
@@ -139,7 +139,7 @@ def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
     found["source"] = _end(pipeline, source, "source")
     if between and between[0].operator == "time":
         time = _require_short(pipeline, between.pop(0), "time")
-        found["time"] = _keys(time.spec)
+        found["time"] = changed_keys(time.spec)
     computed = between[-2:]
     is_computed = [node.operator for node in computed][:1] == ["key_by"] and (
         computed[-1].operator in ("window", "reduce")
@@ -147,7 +147,7 @@ def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
     steps = between[:-2] if is_computed else between
     if steps:
         found["steps"] = [
-            {"operator": node.operator, "id": node.id, **_around(node), **_keys(node.spec)}
+            {"operator": node.operator, "id": node.id, **_around(node), **changed_keys(node.spec)}
             for node in steps
         ]
     if is_computed:
@@ -173,7 +173,7 @@ def _require_line(pipeline: CheckedPipeline) -> None:
 def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
     if node.id != name:
         raise _not_short(pipeline, f"its {name} has the id {node.id!r}")
-    return {"kind": node.word, **_around(node), **_keys(node.spec)}
+    return {"kind": node.word, **_around(node), **changed_keys(node.spec)}
 
 
 def _require_short(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
@@ -199,7 +199,7 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
         return {"ops": ops}
     size = {
         name: value
-        for name, value in _keys(result.spec).items()
+        for name, value in changed_keys(result.spec).items()
         if name in WindowSize.__struct_fields__
     }
     if result.spec.window_ms is not None or "size" not in size:
@@ -214,7 +214,7 @@ def _changed_ops(spec: Any) -> list[str]:
         for each in msgspec.structs.fields(Ops)
         if each.name not in ("count_by", "key_name")
     ]
-    changed = _keys(spec)
+    changed = changed_keys(spec)
     return [name for name in names if name in changed]
 
 

@@ -55,6 +55,15 @@ SQL_EXTRA_MISSING = BicycleError.row(
     cause="SQL expressions need libraries that are an extra of the runtime.",
     fix="pip install 'bicycle-runtime[sql]'",
 )
+PIPELINE_NOT_SQL = BicycleError.row(
+    "BIC-2708",
+    "{file} cannot be converted to SQL: {count_text}\n{listing}",
+    cause=(
+        "Operators of a pipeline have no counterpart in SQL, or mean something else there. "
+        "``problems`` lists all of them with ``line``, ``column``, ``key`` and ``text``."
+    ),
+    fix="keep the pipeline; its steps `sql` compute queries",
+)
 PIPELINE_TOO_COSTLY = BicycleError.row(
     "BIC-2707",
     "check of {file} was stopped: {reason}; nothing was started",

@@ -132,11 +132,11 @@ def compiled_expressions(
     compile_all = _compiler(checks.document.file) if has_texts else None
     is_partial = bool(checks.problems)
     unsure: set[str] = set()  # Nodes of which some fields have an unknown type.
-    fields: dict[str, Fields] = {}
     keys: dict[str, str | None] = {}
     found: dict[str, NodeExpressions] = {}
     given: dict[str, tuple[str, ...]] = {}
     queries = QueryChecks(checks, nodes)
+    fields = queries.fields
     for node in nodes:
         inputs = [None if each.output == "late" else fields.get(each.node) for each in node.inputs]
         if node.operator == "join" and len(inputs) < _JOINED:

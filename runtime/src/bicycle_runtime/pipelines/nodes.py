@@ -7,7 +7,7 @@ again when a file is edited, or brought from one form to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compile
 from bicycle_runtime.pipelines.key_rules import check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Test
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
+from bicycle_runtime.pipelines.queries import QueryChecks
 from bicycle_runtime.pipelines.values import ErrorRule, OnError
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
 from bicycle_sdk.uri_queries import keys_of_uri
@@ -59,8 +60,7 @@ class Node:
 class CheckedPipeline:
     """A pipeline without problems; each node is after its inputs.
 
-    ``given`` has the known fields of the records that reach a node, and ``tables`` the inputs of
-    queries.
+    ``given`` has the known fields of the records that reach a node.
     """
 
     name: str
@@ -70,9 +70,9 @@ class CheckedPipeline:
     on_error: Any = None
     expressions: Mapping[str, NodeExpressions] = field(default_factory=dict)
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
+    queries: QueryChecks = field(compare=False)
 
     @property
     def remarks(self) -> list[str]:
@@ -126,7 +126,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes=tuple(nodes),
         expressions=expressions,
         given=given,
-        tables=queries.tables,
+        queries=queries,
         tests=tuple(whole.test),
         document=document,
     )

@@ -27,6 +27,9 @@ _KEEP_TIME = ("filter", "key_by", "dedup", "split", "rate_limit", "union")
 class QueryChecks:
     """The checks of all queries of a pipeline, whose nodes are checked in order.
 
+    By the id of a node, ``fields`` and ``times`` are the fields of the records that it emits and
+    the field with their event time, and ``tables`` the inputs of a query.
+
     Args:
         checks: Takes the problems.
         nodes: All nodes.
@@ -35,7 +38,8 @@ class QueryChecks:
     def __init__(self, checks: Checks, nodes: Sequence[Any]) -> None:
         self._checks = checks
         self._by_id = {node.id: node for node in nodes}
-        self._times: dict[str, str | None] = {}  # The fields with the event times of records.
+        self.fields: dict[str, Fields] = {}
+        self.times: dict[str, str | None] = {}
         self.tables: dict[str, Sequence[InputTable]] = {}
 
     def check(self, node: Any, inputs: Sequence[Fields]) -> Fields:
@@ -49,7 +53,7 @@ class QueryChecks:
             return None
         self.tables[node.id] = tables
         query = bind_query(self._checks, node, tables)
-        self._times[node.id] = query.time
+        self.times[node.id] = query.time
         return query.fields
 
     def follow_time(self, node: Any) -> None:
@@ -69,11 +73,11 @@ class QueryChecks:
                 time = time if time not in (spec.fields or [time]) else None
             case word:
                 time = time if word in _KEEP_TIME else None
-        self._times[node.id] = time
+        self.times[node.id] = time
 
     def _inputs(self, node: Any) -> list[str | None]:
         return [
-            None if each.output == "late" else self._times.get(each.node) for each in node.inputs
+            None if each.output == "late" else self.times.get(each.node) for each in node.inputs
         ]
 
     def _tables(self, node: Any, inputs: Sequence[Fields]) -> list[InputTable] | None:
