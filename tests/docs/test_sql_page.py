@@ -144,6 +144,11 @@ def test_the_session_on_the_page_gives_its_output(tmp_path, monkeypatch, capsys)
     assert timeless(shown) == timeless(lines)
 
 
+def test_the_statements_for_users_of_other_systems_are_a_job():
+    [text] = blocks("docs/explanation/coming-from-sql.md", "sql")
+    assert "per_auction-results" in {vertex.id for vertex in built(text).execute("page").vertices}
+
+
 def test_the_tutorial_gives_its_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = "docs/tutorial/sql.md"
