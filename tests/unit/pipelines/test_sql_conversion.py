@@ -8,6 +8,7 @@ import pytest
 from bicycle_runtime.pipelines.building import build_pipeline
 from bicycle_runtime.pipelines.sql_conversion import sql_of_pipeline
 from bicycle_runtime.tables.building import build_tables
+from bicycle_runtime.tables.job import check_sql
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
@@ -65,7 +66,7 @@ def both(text):
     found = checked(text)
     env, other = StreamEnvironment(), StreamEnvironment()
     build_pipeline(env, found)
-    build_tables(other, sql_of_pipeline(found), file="p.sql")
+    build_tables(other, sql_of_pipeline(found, check_sql), file="p.sql")
     assert other.config.parallelism == env.config.parallelism
     return rows_of(env, "source", "sink"), rows_of(other, "source-source", "sink")
 
@@ -113,7 +114,7 @@ def test_a_converted_pipeline_writes_the_same_rows_over_several_epochs(text):
 def refused(text, notation="toml"):
     """Return line and text of the reasons for which a pipeline has no SQL file."""
     with pytest.raises(BicycleError) as caught:
-        sql_of_pipeline(checked(text, notation))
+        sql_of_pipeline(checked(text, notation), check_sql)
     assert caught.value.code == "BIC-2708"
     return [(each["line"], each["text"]) for each in caught.value.facts["problems"]]
 
@@ -126,7 +127,7 @@ def test_all_operators_without_a_counterpart_are_refused_with_their_lines():
     )
     steps = [at for at, line in enumerate(text.splitlines(), 1) if line == "[[steps]]"]
     assert refused(text) == [
-        (steps[0], "dedup-1 (dedup): SQL files cannot keep the first of several rows yet"),
+        (steps[0], "dedup-1 (dedup): SQL files cannot keep the first of several rows"),
         (steps[1], "map-1 (map): SQL files set parallelism for the whole job"),
         (steps[2], "rate_limit-1 (rate_limit): SQL has no rates"),
     ]
@@ -171,7 +172,7 @@ edges:
 
 
 def test_branches_become_views_and_a_field_of_the_key_a_primary_key():
-    text = sql_of_pipeline(checked(VERTICES, "yaml"))
+    text = sql_of_pipeline(checked(VERTICES, "yaml"), check_sql)
     assert "SELECT * FROM \"in\" WHERE page IN ('x', 'y');" in text
     assert "WHERE page IN ('z') OR page NOT IN ('x', 'y', 'z') OR page IS NULL;" in text
     assert "  PRIMARY KEY (page)\n) WITH (kind = 'kafka', " in text

@@ -164,10 +164,11 @@ def convert_command(
     pipeline = _check(file)
     if notation == "sql":
         from bicycle_runtime.pipelines.sql_conversion import sql_of_pipeline  # As above.
+        from bicycle_runtime.tables.job import check_sql  # As above.
 
         if form is not None:
             raise click.UsageError("--form applies to TOML and YAML, not to SQL")
-        text = sql_of_pipeline(pipeline)
+        text = sql_of_pipeline(pipeline, check_sql)
         if as_json:
             answer_json({"file": file, "sql": text})
         else:

@@ -20,7 +20,6 @@ from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SQL
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
 from bicycle_runtime.pipelines.operator_keys import disorder_of
 from bicycle_runtime.tables.errors import SQL_INVALID
-from bicycle_runtime.tables.job import check_sql
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.option_values import decimal_digits
 
@@ -47,9 +46,9 @@ _NO_ROWS: Mapping[str, str] = {
     "process": "a function processes the records",
     "count": "running counts change with each record",
     "reduce": "running aggregates change with each record",
-    "dedup": "SQL files cannot keep the first of several rows yet",
+    "dedup": "SQL files cannot keep the first of several rows",
     "rate_limit": "SQL has no rates",
-    "enrich": "SQL files cannot look up rows of a file yet",
+    "enrich": "SQL files cannot look up rows of a file",
     "lookup": "the cache of a lookup has no counterpart",
     "http_call": "SQL has no requests",
     "join": "the row of a joined pair has no counterpart; write the join as a step `sql`",
@@ -66,13 +65,20 @@ class _RefusedError(Exception):  # it ends the conversion of one operator
         self.keys = keys
 
 
-def sql_of_pipeline(pipeline: CheckedPipeline) -> str:
+def sql_of_pipeline(pipeline: CheckedPipeline, check: Callable[..., None]) -> str:
     """Return the text of an SQL file that computes the same rows.
+
+    Args:
+        pipeline: The pipeline.
+        check: ``check_sql``; checks the text.
 
     Raises:
         PIPELINE_NOT_SQL: with each operator that has no counterpart in SQL.
     """
-    return _Conversion(pipeline).text()
+    conversion = _Conversion(pipeline)
+    text = conversion.text()
+    conversion.require_valid(text, check)
+    return text
 
 
 def quote(name: str) -> str:
@@ -147,14 +153,12 @@ class _Conversion:
                 self._checks.note(path, f"{node.id} ({node.operator}): {refused}")
         self._checks.raise_problems()
         parts = [self._head(), *self._settings(), *self._tables, *self._rest]
-        text = "\n".join(parts)
-        self._require_valid(text)
-        return text
+        return "\n".join(parts)
 
-    def _require_valid(self, text: str) -> None:
+    def require_valid(self, text: str, check: Callable[..., None]) -> None:
         """Refuse a text that SQL rejects, such as a key of a type that it does not have."""
         try:
-            check_sql(text, file=self._pipeline.document.file)
+            check(text, file=self._pipeline.document.file)
         except BicycleError as error:
             if error.code != SQL_INVALID.code:
                 raise

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.windows.sliding import SlidingContents
+from bicycle_runtime.operators.windows.kept_slices import SlidingContents
 from bicycle_sdk.windows import Window
 
 KEYS = st.sampled_from("abc")
