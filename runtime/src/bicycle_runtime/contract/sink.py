@@ -18,11 +18,24 @@ if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
 
 __all__ = [
-    "Accepts", "ChecksBeforeStart", "DropsRecords", "EventTimes", "HoldsBackOutput",
-    "InterruptiblePublication", "MakesTargets", "PreparingWriter", "PromptWriter", "Sink",
-    "SinkWriter", "StagedFile", "StagedPublication", "Waiting", "WriterFactory", "WriterTask",
+    "Accepts",
+    "ChecksBeforeStart",
+    "DropsRecords",
+    "EventTimes",
+    "HoldsBackOutput",
+    "InterruptiblePublication",
+    "MakesTargets",
+    "PreparingWriter",
+    "PromptWriter",
+    "Sink",
+    "SinkWriter",
+    "StagedFile",
+    "StagedPublication",
+    "Waiting",
+    "WriterFactory",
+    "WriterTask",
     "in_subtask_order",
-]  # fmt: skip
+]
 
 # The event time of each record in ms, None for a record without event time. None instead of the
 # list: the sink does not read event times, or the stream has no event time.

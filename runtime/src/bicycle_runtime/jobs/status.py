@@ -19,10 +19,22 @@ from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
 __all__ = [
-    "EndedWorker", "GuaranteeStatus", "HotKey", "JobState", "JobStatus", "OpenPublication",
-    "OperatorStatus", "PhaseStatus", "RestartNote", "RestartPlan", "ShardLag", "ShardStatus",
-    "StuckThread", "read_status", "write_status",
-]  # fmt: skip
+    "EndedWorker",
+    "GuaranteeStatus",
+    "HotKey",
+    "JobState",
+    "JobStatus",
+    "OpenPublication",
+    "OperatorStatus",
+    "PhaseStatus",
+    "RestartNote",
+    "RestartPlan",
+    "ShardLag",
+    "ShardStatus",
+    "StuckThread",
+    "read_status",
+    "write_status",
+]
 
 
 class JobState(Enum):

@@ -11,10 +11,21 @@ from bicycle_runtime.layouts.state import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 
 __all__ = [
-    "CHECKPOINT_MAGIC", "CHECKPOINT_VERSION", "MANIFEST_MAGIC", "MANIFEST_VERSION", "PREFIXES",
-    "SEPARATOR", "STATE_VERSION", "TIME_FORM", "OperatorIds", "OperatorState", "PlanRecord",
-    "ShardTime", "ShardTimes", "TimeRecord",
-]  # fmt: skip
+    "CHECKPOINT_MAGIC",
+    "CHECKPOINT_VERSION",
+    "MANIFEST_MAGIC",
+    "MANIFEST_VERSION",
+    "PREFIXES",
+    "SEPARATOR",
+    "STATE_VERSION",
+    "TIME_FORM",
+    "OperatorIds",
+    "OperatorState",
+    "PlanRecord",
+    "ShardTime",
+    "ShardTimes",
+    "TimeRecord",
+]
 
 
 class ShardTime(msgspec.Struct, frozen=True, kw_only=True):

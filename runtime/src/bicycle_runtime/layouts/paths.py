@@ -6,11 +6,31 @@ A savepoint has the same folders, and two files more.
 from __future__ import annotations
 
 __all__ = [
-    "BEGUN_EPOCH", "CHECKPOINT_FORMAT_VERSION", "CONNECTORS", "DAMAGED_MANIFEST", "EPOCHS",
-    "EPOCH_DIGITS", "JOB_FILE", "LEASE", "LEASE_BEAT", "LEASE_DIGITS", "LEASE_RELEASED",
-    "LEASE_SETTLED", "LOADING", "MANIFEST", "PUBLISHED", "READING", "RESTORE_CLAIM", "SAVEPOINTS",
-    "SAVEPOINT_CLAIM", "SAVEPOINT_FILE", "SAVEPOINT_SIGNATURE", "SHADOW", "STAGED", "STATE",
-]  # fmt: skip
+    "BEGUN_EPOCH",
+    "CHECKPOINT_FORMAT_VERSION",
+    "CONNECTORS",
+    "DAMAGED_MANIFEST",
+    "EPOCHS",
+    "EPOCH_DIGITS",
+    "JOB_FILE",
+    "LEASE",
+    "LEASE_BEAT",
+    "LEASE_DIGITS",
+    "LEASE_RELEASED",
+    "LEASE_SETTLED",
+    "LOADING",
+    "MANIFEST",
+    "PUBLISHED",
+    "READING",
+    "RESTORE_CLAIM",
+    "SAVEPOINTS",
+    "SAVEPOINT_CLAIM",
+    "SAVEPOINT_FILE",
+    "SAVEPOINT_SIGNATURE",
+    "SHADOW",
+    "STAGED",
+    "STATE",
+]
 
 JOB_FILE = "job.json"
 CHECKPOINT_FORMAT_VERSION = 1  # As written in the file.

@@ -7,11 +7,28 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "BASE_INDEX", "BASE_INDEX_FILE_MAGIC", "BASE_INDEX_FILE_VERSION", "EVERYWHERE", "PICKLED",
-    "SCHEMA_VERSIONS_MAX", "SPACES", "STATE_FILE_MAGIC", "STATE_FILE_VERSION", "UNTYPED",
-    "BaseIndex", "BaseMark", "ChangeSet", "OperatorStateMetadata", "RangeState", "SchemaVersion",
-    "SstRef", "StateMetadata", "StateRef", "TimerKind", "WindowKey",
-]  # fmt: skip
+    "BASE_INDEX",
+    "BASE_INDEX_FILE_MAGIC",
+    "BASE_INDEX_FILE_VERSION",
+    "EVERYWHERE",
+    "PICKLED",
+    "SCHEMA_VERSIONS_MAX",
+    "SPACES",
+    "STATE_FILE_MAGIC",
+    "STATE_FILE_VERSION",
+    "UNTYPED",
+    "BaseIndex",
+    "BaseMark",
+    "ChangeSet",
+    "OperatorStateMetadata",
+    "RangeState",
+    "SchemaVersion",
+    "SstRef",
+    "StateMetadata",
+    "StateRef",
+    "TimerKind",
+    "WindowKey",
+]
 
 UNTYPED = "untyped"
 

@@ -17,6 +17,17 @@ from bicycle_runtime.testing.runner import Finished, Runner
 from bicycle_runtime.testing.script import CRASH, END, EPOCH, Mark, script_source
 
 __all__ = [
-    "CRASH", "END", "EPOCH", "EngineOptions", "Finished", "Harness", "HarnessError", "Mark",
-    "Runner", "Snapshot", "bundle_of", "preview", "script_source",
-]  # fmt: skip
+    "CRASH",
+    "END",
+    "EPOCH",
+    "EngineOptions",
+    "Finished",
+    "Harness",
+    "HarnessError",
+    "Mark",
+    "Runner",
+    "Snapshot",
+    "bundle_of",
+    "preview",
+    "script_source",
+]

@@ -51,7 +51,21 @@ from bicycle_streams.testing.rules import (  # noqa: E402 - see above.
 )
 
 __all__ = [
-    "RECORD_COUNT", "CanBeUnwritable", "CarriesMetadata", "EndlessSourceCase", "ExtensionSuite",
-    "FeedsBadRecords", "HasOutages", "Metadata", "RunsInForks", "SinkCase", "SinkRun", "SinkSuite",
-    "SourceCase", "SourceRun", "SourceSuite", "rules_of", "services_in",
-]  # fmt: skip
+    "RECORD_COUNT",
+    "CanBeUnwritable",
+    "CarriesMetadata",
+    "EndlessSourceCase",
+    "ExtensionSuite",
+    "FeedsBadRecords",
+    "HasOutages",
+    "Metadata",
+    "RunsInForks",
+    "SinkCase",
+    "SinkRun",
+    "SinkSuite",
+    "SourceCase",
+    "SourceRun",
+    "SourceSuite",
+    "rules_of",
+    "services_in",
+]
