@@ -212,7 +212,7 @@ def test_a_run_in_a_terminal_shows_its_status_from_the_beginning(monkeypatch, te
     monkeypatch.setattr("bicycle_runtime.cli.foreground.run_job", run_job)
     request = JobRequest(options=JobOptions(plugin="p"))
     with pytest.raises(ConfigError):
-        run_in_foreground(request, Home(tmp_path), as_json=False)
+        run_in_foreground(request, Home(tmp_path), None, as_json=False)
 
     worker, warning, *records = terminal.end()
     assert worker == "from a worker"
@@ -231,7 +231,7 @@ def test_a_run_that_is_piped_writes_log_lines_and_records_apart(monkeypatch, tmp
     monkeypatch.setattr("bicycle_runtime.cli.foreground.run_job", run_job)
     request = JobRequest(options=JobOptions(plugin="p"))
     with pytest.raises(ConfigError):
-        run_in_foreground(request, Home(tmp_path), as_json=False)
+        run_in_foreground(request, Home(tmp_path), None, as_json=False)
 
     out, err = capsys.readouterr()
     assert out == "[SINK] a\n"

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from bicycle_sdk.clock import Clock
 
 
-def run_in_foreground(request: JobRequest, home: Home, early: EarlyJava, *, as_json: bool) -> None:
+def run_in_foreground(
+    request: JobRequest, home: Home, early: EarlyJava | None, *, as_json: bool
+) -> None:
     """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""
     records = sys.stderr if as_json else sys.stdout
     clock = SystemClock()

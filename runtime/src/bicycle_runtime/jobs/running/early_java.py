@@ -46,8 +46,11 @@ class EarlyJava:
 
     def __exit__(self, *_: object) -> None:
         if found := self.take():
-            found[0].end(is_up=False)
-            found[1].remove()
+            java, folder = found
+            java.end(is_up=False)
+            java.process.kill()  # It has nothing to finish.
+            java.process.wait()
+            folder.remove()
 
     def take(self) -> tuple[StartingJava, WorkFolder] | None:
         """Return Java and its folder once, for the executor of the first start."""
