@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from bicycle_runtime.cli.plan import explain_lines
+from bicycle_runtime.jobs.inspection.reports import inspect_job
+from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.tables.catalog import _unbounded_reason
 from bicycle_sdk import StreamEnvironment, col
 from bicycle_sdk.connectors import collection_source, generator_source
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
+from tests.unit.jobs.job_samples import bundle_of
 from tests.unit.tables.sql_runs import by_duckdb, graph, ran, run
 
 TABLES = """
@@ -175,3 +179,20 @@ def test_the_plan_names_the_order():
     ]
     assert sort.name == "ORDER BY b DESC, a LIMIT 3"
     assert sort.parallelism == 1
+
+
+def test_a_plan_shows_the_bound_of_a_sort_and_no_warning():
+    text = f"""{TABLES}
+        INSERT INTO o SELECT a, b, c FROM t ORDER BY a LIMIT 3;
+        INSERT INTO o SELECT a, b, c FROM t ORDER BY b;
+    """
+    bundle = bundle_of(lambda env: build_tables(env, text, file="t.sql"))
+
+    lines = explain_lines(inspect_job(bundle), bundle.graph)
+
+    assert [line.rpartition(": ")[2] for line in lines if " key groups, " in line] == [
+        "it has at most twice as many rows as results, or 1,000 more",
+        "it has all rows until the input ends",
+    ]
+    assert sum(line.startswith("    ") for line in lines) == 2  # Rows, and no settings.
+    assert "warnings: none" in lines

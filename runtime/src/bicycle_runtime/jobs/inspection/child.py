@@ -143,8 +143,7 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "join": spec.vertex.name if spec.vertex.details.get("settings") else "",
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
-        "is_of_sdk": not (is_reduce or is_window)
-        and type(function).__module__.partition(".")[0] == "bicycle_sdk",
+        "is_of_sdk": not (is_reduce or is_window) and _is_ours(function),
         "declared": _declared_states(bundle, spec),
     }
 
@@ -240,7 +239,12 @@ def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None
         return mixes
     function = cloudpickle.loads(bundle.payloads[vertex.payload_id("function")])
     base = {ProcessFunction.on_timer, KeyedProcessFunction.on_timer}
-    return None if type(function).on_timer in base else mixes
+    return None if _is_ours(function) or type(function).on_timer in base else mixes
+
+
+def _is_ours(function: Any) -> bool:
+    """Return whether a function is one of SDK or runtime, such as a join or a sort of SQL."""
+    return type(function).__module__.partition(".")[0] in ("bicycle_sdk", "bicycle_runtime")
 
 
 def _has_own(function: Any, method: str) -> bool:

@@ -105,9 +105,10 @@ class StateReport:
     ``has_undeclared`` means that its code requests states of which no descriptor is declared so.
     ``copied`` are the attributes that are copied for each record, so that a failed attempt can be
     undone. ``window_growth`` is the growth of a window's state, see ``WindowGrowth``. ``is_of_sdk``
-    means that the function is one of the SDK, such as a join. ``mixes`` names the input whose order
-    for the function depends on the cuts of epochs. ``declared`` is the metadata stored with the
-    state: names, schemas and versions, see ``DeclaredOperator``. ``join`` is the name of a join.
+    means that the function is one of SDK or runtime, such as a join. ``mixes`` names the input
+    whose order for the function depends on the cuts of epochs. ``declared`` is the metadata stored
+    with the state: names, schemas and versions, see ``DeclaredOperator``. ``join`` is the name of
+    a join.
     """
 
     operator: str
