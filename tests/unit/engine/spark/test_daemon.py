@@ -58,7 +58,7 @@ def start_waiting(sockets, environment):
     """Start a daemon as beside Java, without what only Java gives to its daemon."""
     own = {name: value for name, value in environment.items() if "SPARK" not in name}
     path = Path(sockets) / SOCKET
-    waiting = start(DAEMON_MODULE, WAIT, str(path), environment=own)
+    waiting = start(DAEMON_MODULE, WAIT, str(path), str(os.getpid()), environment=own)
     until(path.exists, "the socket of the waiting daemon")
     return waiting
 
@@ -117,7 +117,7 @@ def parent(pid):
 
 def test_a_waiting_daemon_ends_with_its_parent(environment, sockets):
     path = Path(sockets) / SOCKET
-    shell = f'"{sys.executable}" -m {DAEMON_MODULE} {WAIT} "{path}" & echo $!; exec cat'
+    shell = f'"{sys.executable}" -m {DAEMON_MODULE} {WAIT} "{path}" $$ & echo $!; exec cat'
     java = subprocess.Popen(
         ["/bin/sh", "-c", shell], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     )
@@ -127,6 +127,19 @@ def test_a_waiting_daemon_ends_with_its_parent(environment, sockets):
     java.communicate(timeout=60)  # The end of its input ends it.
 
     until(lambda: not is_alive(waiting, 0), "the end of the waiting daemon")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_a_waiting_daemon_whose_java_has_ended_before_it_ends(environment, sockets, has_folder):
+    java = subprocess.Popen(["/bin/true"])
+    java.wait()
+    path = Path(sockets) / ("" if has_folder else "gone") / SOCKET
+
+    words = [sys.executable, "-m", DAEMON_MODULE, WAIT, str(path), str(java.pid)]
+    waiting = subprocess.run(words, env=environment, capture_output=True, timeout=60, check=True)
+
+    assert waiting.stderr == b""
     assert not path.exists()
 
 

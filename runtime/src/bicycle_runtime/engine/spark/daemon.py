@@ -166,22 +166,25 @@ class EndsPoll:
         return [event for event in events if event[0] != self._ends.reader]
 
 
-def wait_for_java(path: str) -> bool:
+def wait_for_java(path: str, java: int) -> bool:
     """Import a worker's modules, and wait until Java requests a daemon.
 
     Args:
         path: The socket to make, on which ``early_daemon`` connects.
+        java: The process id of Java, which may have ended already.
 
     Returns:
         Whether Java requested a daemon; False after the end of Java, the parent of this process.
     """
-    java = os.getppid()
     # A shell that starts a process in the background has it ignore these.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     os.closerange(3, _FILES_MAX)  # The lock of the folder, which Java holds.
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+        try:
+            server.bind(path)
+        except OSError:  # The folder was removed: Java has ended.
+            return False
         server.listen()
         server.settimeout(_LOOK_S)
         sys.argv[1:] = ["pyspark.worker"]  # Spark's daemon imports it.
@@ -212,7 +215,7 @@ def wait_for_java(path: str) -> bool:
 
 def main() -> None:
     """Run Spark's daemon, and note the ends of its workers."""
-    if sys.argv[1:2] == [WAIT] and not wait_for_java(sys.argv[2]):
+    if sys.argv[1:2] == [WAIT] and not wait_for_java(sys.argv[2], int(sys.argv[3])):
         return
     sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # whose place is only known now

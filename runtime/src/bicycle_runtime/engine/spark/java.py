@@ -51,7 +51,7 @@ FIRST_JARS = (
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 # Java, as the process of this shell, is the parent of the daemon, and ends with it.
-_BESIDE_DAEMON = f'"$1" -u -m {DAEMON_MODULE} {WAIT} "$0" & shift; exec "$@"'
+_BESIDE_DAEMON = f'"$1" -u -m {DAEMON_MODULE} {WAIT} "$0" $$ & shift; exec "$@"'
 _SOCKET_BYTES_MAX = 103
 # Settings for Spark's launcher: later, they come too late.
 _MEMORY = "spark.driver.memory"
