@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.tables.building import Building
-from bicycle_runtime.tables.dialect import SqlText
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import (
     AggregateCall,
@@ -27,6 +26,7 @@ from bicycle_runtime.tables.plans import (
     require_append_only,
 )
 from bicycle_runtime.tables.statements import read_statements
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk.expressions import Expression
 
 FOLDER = Path(__file__).parent
@@ -46,7 +46,7 @@ def plan_of(folder, name):
     building = Building(SqlText(tables, f"{name}.sql"))
     building.bind_statements(read_statements(building.text, building.checks))
     begin = time.process_time()
-    building.text.append(f"CREATE VIEW answer AS\n{query}")
+    building.text.append(f"CREATE VIEW answer AS\n{query}", "{line}:{column}")
     [view] = read_statements(building.text, building.checks)
     building.checks.raise_problems()
     building.catalog.add_view(view)

@@ -15,7 +15,7 @@ from bicycle_runtime.endpoints.job_settings import Settings
 from bicycle_runtime.endpoints.values import describe
 from bicycle_runtime.tables.binding import Binder
 from bicycle_runtime.tables.catalog import Catalog, Table
-from bicycle_runtime.tables.dialect import Name, Query, SqlText
+from bicycle_runtime.tables.dialect import Name, Query
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
 from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
@@ -29,6 +29,7 @@ from bicycle_runtime.tables.statements import (
     Statement,
     read_statements,
 )
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 
 _SET = "SET"

@@ -17,7 +17,7 @@ from bicycle_runtime.endpoints.ends import Kinds
 from bicycle_runtime.endpoints.sinks import SINKS, SinkKeys
 from bicycle_runtime.endpoints.sources import SOURCES, SourceKeys
 from bicycle_runtime.expressions.sql.types import SqlType
-from bicycle_runtime.tables.dialect import Name, SqlText
+from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.lookups import LOOKUPS, lookup_keys
 from bicycle_runtime.tables.python_functions import (
@@ -31,6 +31,7 @@ from bicycle_runtime.tables.statements import (
     CreateTable,
     CreateView,
 )
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk.connector_options import SourceOptions
 from bicycle_sdk.descriptors import SourceDescriptor
 from bicycle_sdk.errors import BicycleError

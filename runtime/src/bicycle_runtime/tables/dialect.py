@@ -1,4 +1,4 @@
-"""The text of an SQL file: tokens, statements, and queries as trees of sqlglot.
+"""The grammar of SQL files: tokens, statements, and queries as trees of sqlglot.
 
 The grammar is that of SQL expressions everywhere, with backticks, and with the window functions of
 Flink and RisingWave in FROM. A window function is replaced by a name that no text can contain, so
@@ -9,11 +9,8 @@ Every problem has a position: tokens keep their offsets in the file.
 from __future__ import annotations
 
 import logging
-import re
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
@@ -21,10 +18,10 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from bicycle_runtime.endpoints.positions import KeyPath, Position
 from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_runtime.expressions.sql.compiling import SqlDialect
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.texts import SqlText
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 _WINDOW_KINDS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
@@ -35,7 +32,6 @@ _INTERVALS = {
 }  # fmt: skip
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _TOKENS_MAX = 200_000
-_LINE_END, _VISIBLE = re.compile(r"\n"), re.compile(r"\S")
 # The parser warns about statements that it does not know; here they are errors.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -83,74 +79,6 @@ class Query:
     tree: exp.Query
     windows: dict[str, WindowCall]
     at: int
-
-
-class SqlText:
-    """A text with the positions of its statements and options.
-
-    Args:
-        text: The text.
-        file: The name of the file, for errors.
-        locate: Returns the position of an offset, if the text is a part of the file.
-    """
-
-    def __init__(
-        self, text: str, file: str, locate: Callable[[int], Position] | None = None
-    ) -> None:
-        self.text, self.file, self._locate = text, file, locate
-        # Where texts begin, and the locations of their calls.
-        self._parts = [(0, f"{file}:{{line}}:{{column}}")]
-        self.default_kind = ""  # The connector of tables without WITH; empty if WITH is required.
-        self.keys: dict[KeyPath, int] = {}
-        self.values: dict[KeyPath, int] = {}
-        self._starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
-
-    def append(self, text: str, location: str) -> int:
-        """Add a text; return the number of its first line. Earlier texts become spaces.
-
-        Offsets of all texts differ, so that options of earlier statements keep their positions.
-        ``location`` is that of its call; ``{line}`` and ``{column}`` are replaced.
-        """
-        begin = len(self.text) + 1
-        self._parts.append((begin, location))
-        self.text = f"{_VISIBLE.sub(' ', self.text)}\n{text}"
-        self._starts += [begin, *(found.end() + begin for found in _LINE_END.finditer(text))]
-        return self.position(begin).line
-
-    def position(self, at: int) -> Position:
-        """Return line and column of an offset."""
-        if self._locate is not None:
-            return self._locate(at)
-        line = bisect_right(self._starts, at)
-        return Position(line, at - self._starts[line - 1] + 1)
-
-    def location(self, at: int) -> str:
-        """Return the location of an offset for users: file, line and column, or call."""
-        begin, form = self._parts[bisect_right(self._parts, at, key=itemgetter(0)) - 1]
-        line, column = self.position(at)
-        return form.replace("{line}", str(line - self.position(begin).line + 1)).replace(
-            "{column}", str(column)
-        )
-
-    def offset(self, line: int, column: int) -> int:
-        """Return the offset of a line and column."""
-        return self._starts[min(line, len(self._starts)) - 1] + max(column, 1) - 1
-
-    def key_position(self, path: KeyPath, /) -> Position:
-        """Return the position of a key, or of the nearest key around it."""
-        return self._find(path, self.keys)
-
-    def value_position(self, path: KeyPath, /) -> Position:
-        """Return the position of a value, or of the nearest value around it."""
-        return self._find(path, self.values)
-
-    def _find(self, path: KeyPath, first: dict[KeyPath, int]) -> Position:
-        while path:
-            for found in (first, self.keys):
-                if path in found:
-                    return self.position(found[path])
-            path = path[:-1]
-        return Position(1, 1)
 
 
 class Cursor:

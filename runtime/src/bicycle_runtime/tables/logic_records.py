@@ -17,8 +17,8 @@ from typing import Any
 
 from bicycle_runtime.endpoints.checking import likely
 from bicycle_runtime.endpoints.positions import Position
-from bicycle_runtime.tables.dialect import SqlText
 from bicycle_runtime.tables.errors import SQL_TEST_INVALID
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk.result_tables import value_text
 
 _SORT = r"( (nosort|rowsort|valuesort))?"

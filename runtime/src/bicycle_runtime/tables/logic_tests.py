@@ -25,7 +25,6 @@ from bicycle_runtime.tables.dialect import (
     Cursor,
     Name,
     Query,
-    SqlText,
     parse_query,
     parse_value,
     split_statements,
@@ -43,6 +42,7 @@ from bicycle_runtime.tables.logic_records import (
 from bicycle_runtime.tables.plans import Plan
 from bicycle_runtime.tables.scope import NameScope, compile_in
 from bicycle_runtime.tables.statements import ColumnDefinition
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import OperatorKind

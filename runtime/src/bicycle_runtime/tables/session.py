@@ -16,7 +16,7 @@ from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.tables.building import Building, SqlSettings
 from bicycle_runtime.tables.catalog import NO_NAME
-from bicycle_runtime.tables.dialect import Name, SqlText
+from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SQL_TEXT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering, decode_json
 from bicycle_runtime.tables.nullability import nullable_fields
@@ -41,6 +41,7 @@ from bicycle_runtime.tables.statements import (
     Watermark,
     read_statements,
 )
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
 from bicycle_sdk.quantities import amount

@@ -19,11 +19,12 @@ from bicycle_runtime.expressions.sql.compiling import AGGREGATES
 from bicycle_runtime.expressions.sql.table import ROWS
 from bicycle_runtime.tables.building import Building
 from bicycle_runtime.tables.catalog import Table, no_such
-from bicycle_runtime.tables.dialect import Name, Query, SqlText, split_statements
+from bicycle_runtime.tables.dialect import Name, Query, split_statements
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
 from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import amount

@@ -20,12 +20,12 @@ from bicycle_runtime.tables.dialect import (
     Cursor,
     Name,
     Query,
-    SqlText,
     parse_query,
     parse_value,
     split_statements,
 )
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.texts import SqlText
 
 _TIME_DIGITS_MAX = 3
 _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.VAR)

@@ -16,7 +16,7 @@ from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.compiling import OF_FIELDS
 from bicycle_runtime.expressions.sql.types import SqlType, decimal_type
 from bicycle_runtime.tables.building import Building
-from bicycle_runtime.tables.dialect import Name, SqlText
+from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.lateness import require_final
 from bicycle_runtime.tables.lowering import Lowering, decode_json
@@ -37,6 +37,7 @@ from bicycle_runtime.tables.statements import (
     Watermark,
     read_statements,
 )
+from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.failures import OnError
 from bicycle_sdk.option_values import decimal_digits
