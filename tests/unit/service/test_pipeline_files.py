@@ -2,6 +2,7 @@
 
 import pytest
 
+from bicycle_runtime.extraction.scripts import file_name, text_to_send
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.service.operations.pipeline_files import (
@@ -65,6 +66,20 @@ def test_an_sql_file_is_stored_as_a_pipeline_is(home):
 
     assert path.read_text() == SQL
     assert path.name == "seen.sql"
+
+
+def test_a_folder_of_sql_files_is_stored_as_one_file(home, tmp_path):
+    (tmp_path / "views").mkdir()
+    tables, query = SQL.strip().rsplit("\n", 1)
+    (tmp_path / "views" / "a.sql").write_text(query)
+    (tmp_path / "views" / "b.sql").write_text(tables)
+    folder = str(tmp_path / "views" / "*.sql")
+    sent = PipelineFile(file=file_name(folder), text=text_to_send(folder))
+
+    assert keep_pipeline(home, sent).name == "views.sql"
+    (tmp_path / "views" / "a.sql").write_text(query.replace("word ", "wrod "))
+    with pytest.raises(BicycleError, match=r"a\.sql:1:25: there is no column 'wrod'"):
+        keep_pipeline(home, PipelineFile(file="views.sql", text=text_to_send(folder)))
 
 
 def test_a_python_file_is_stored_without_the_name_of_its_function(home):

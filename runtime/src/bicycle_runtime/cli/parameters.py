@@ -136,10 +136,13 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
         )
     if pipeline is not None and notation_of(pipeline) is None:
         raise click.UsageError(f"{pipeline!r} is not a FILE.toml, FILE.yaml or FILE.yml")
+    if file is not None and Path(file).is_dir():
+        folder = Path(file) if Path(file).name not in {"", ".."} else Path(file).resolve()
+        file = given[0] = str(folder / "*.sql")
     if file is not None and not is_script(file):
         hint = "use --plugin for an installed plugin"
         raise click.UsageError(
-            f"{file!r} is not a FILE.py, FILE.py:FUNCTION, FILE.sql or pipeline; {hint}"
+            f"{file!r} is not a FILE.py, FILE.py:FUNCTION, FILE.sql, pipeline or folder; {hint}"
         )
     context.params["plugin"] = given[0]
 

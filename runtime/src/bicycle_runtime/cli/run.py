@@ -122,9 +122,9 @@ def run_command(
     """Run a job in the foreground.
 
     The job is an installed plugin, a Python file with a function that is decorated with
-    @bicycle_plugin (FILE.py or FILE.py:FUNCTION), an SQL file (FILE.sql), or a pipeline
-    (FILE.toml or FILE.yaml). It runs on embedded Spark unless --master is set. The content of a
-    file is read once, at the start.
+    @bicycle_plugin (FILE.py or FILE.py:FUNCTION), an SQL file (FILE.sql), a folder of SQL files, or
+    a pipeline (FILE.toml or FILE.yaml). It runs on embedded Spark unless --master is set. The
+    content of a file is read once, at the start.
 
     A job with bounded input ends with exit code 0 and a summary. SIGTERM or Ctrl-C finishes and
     publishes the current epoch, and also ends with exit code 0; a second signal ends the job
@@ -177,9 +177,9 @@ def submit_command(
 ) -> None:
     """Start a job in the background and print its id.
 
-    FILE is a Python file, an SQL file or a pipeline, as for `bicycle run`. The command returns
-    when the job runs, or with an error if the start fails. Pass the id to status, logs, stop and
-    cancel.
+    FILE is a Python file, an SQL file, a folder of SQL files or a pipeline, as for `bicycle run`.
+    The command returns when the job runs, or with an error if the start fails. Pass the id to
+    status, logs, stop and cancel.
 
     With --wheel, the command uploads the wheel to a service, which installs it in a separate
     environment and runs the job from it. Without --wheel, the service that --service or

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bicycle_runtime.extraction.scripts import text_to_send
+from bicycle_runtime.extraction.scripts import file_name, text_to_send
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 
 if TYPE_CHECKING:
@@ -67,5 +67,5 @@ def job_facts(request: JobRequest) -> dict[str, Any]:
     if text is None:
         facts["plugin"] = plugin
     else:
-        facts["pipeline"] = {"file": Path(plugin).name, "text": text}
+        facts["pipeline"] = {"file": file_name(plugin), "text": text}
     return facts if name is None else {**facts, "name": name}

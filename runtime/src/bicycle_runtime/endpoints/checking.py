@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.endpoints.positions import KeyPath, Position, TextPositions
+from bicycle_runtime.endpoints.positions import FilePosition, KeyPath, Position, TextPositions
 from bicycle_runtime.endpoints.value_checks import (
     WRONG,
     aliases_of,
@@ -63,6 +63,7 @@ class Problem:
     text: str
     line: int
     column: int
+    file: str = ""
 
 
 class Checks:
@@ -129,9 +130,9 @@ class Checks:
         if not self.problems:
             return
         is_cut = len(self.problems) >= _PROBLEMS_MAX
-        found = sorted(self.problems, key=lambda each: (each.line, each.column))
+        found = sorted(self.problems, key=lambda each: (each.file, each.line, each.column))
         file = self.document.file
-        lines = [f"  {file}:{each.line}:{each.column}: {each.text}" for each in found]
+        lines = [f"  {each.file or file}:{each.line}:{each.column}: {each.text}" for each in found]
         raise self._invalid(
             file=file,
             count_text=f"{amount(len(found), 'problem')}{' or more' if is_cut else ''}",
@@ -142,6 +143,7 @@ class Checks:
                     "column": each.column,
                     "key": label_of(each.path),
                     "text": each.text,
+                    **({"file": each.file} if each.file else {}),
                 }
                 for each in found
             ],
@@ -184,7 +186,8 @@ class Checks:
         self.note((*path, key), text, at_key=True)
 
     def _add(self, path: KeyPath, text: str, position: Position) -> None:
-        found = Problem(path=path, text=text, line=position.line, column=position.column)
+        file = position.file if isinstance(position, FilePosition) else ""
+        found = Problem(path=path, text=text, line=position.line, column=position.column, file=file)
         self.problems.append(found)
         if len(self.problems) >= _PROBLEMS_MAX:
             self.raise_problems()

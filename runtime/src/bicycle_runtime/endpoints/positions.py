@@ -14,6 +14,12 @@ class Position(NamedTuple):
     column: int
 
 
+class FilePosition(Position):
+    """A position in one of the files of a folder, which are one text."""
+
+    file: str = ""
+
+
 class TextPositions(Protocol):
     """A text whose keys and values have positions."""
 

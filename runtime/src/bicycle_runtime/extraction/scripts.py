@@ -40,6 +40,7 @@ from bicycle_runtime.tables.job import sql_job
 
 statements = sql_job({text!r}, file={file!r}{more})
 """
+_ALL = "*.sql"  # All SQL files of a folder, which are one job.
 _TEXT_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
 _VERSION_LENGTH = 12
@@ -72,7 +73,18 @@ def script_name(text: str) -> str:
             return job_name(read_pipeline(text))
         except BicycleError:  # It is reported when the job is built from the file.
             return Path(text).stem
-    return match["function"] or Path(match["path"] or match["sql"]).stem
+    return match["function"] or Path(match["path"] or file_name(text)).stem
+
+
+def file_name(text: str) -> str:
+    """Return the name of a file with a job; the SQL files of a folder have its name.
+
+    Example:
+        >>> file_name("jobs/clicks.toml"), file_name("jobs/views/*.sql")
+        ('clicks.toml', 'views.sql')
+    """
+    path = Path(text)
+    return path.name if path.name != _ALL else f"{path.absolute().parent.name}.sql"
 
 
 def read_pipeline(text: str) -> Document:
@@ -95,12 +107,27 @@ def text_of(text: str) -> str | None:
     """
     if (match := _SCRIPT.fullmatch(text)) is None or match["path"]:
         return None
-    content = _read(Path(text).expanduser().absolute(), hint="pass a TOML, YAML or SQL file")
+    path = Path(text).expanduser().absolute()
+    if path.name == _ALL:
+        content = _read_folder(path.parent)
+    else:
+        content = _read(path, hint="pass a TOML, YAML or SQL file")
     if len(content) > _TEXT_BYTES_MAX:
         raise SCRIPT_UNUSABLE(
             file=text, problem="it is larger than 4 MiB", hint="read the records with a source"
         )
     return content
+
+
+def _read_folder(folder: Path) -> str:
+    """Return the SQL files of a folder as one text, in which a line names each file."""
+    files = sorted(folder.glob(_ALL))
+    if not files:
+        problem = "it has no SQL files" if folder.is_dir() else "No such folder"
+        raise SCRIPT_UNUSABLE(file=str(folder), problem=problem, hint="pass a folder of .sql files")
+    texts = [_read(file, hint="remove the file from the folder") for file in files]
+    parts = zip(files, texts, strict=True)
+    return "".join(f"-- bicycle file {file.name}\n{text}\n;\n" for file, text in parts)
 
 
 def text_to_send(text: str) -> str | None:
@@ -144,7 +171,8 @@ def pack_script(
 def _pack_text(
     text: str, content: str, cache_dir: Path, *, of_plugins: bool
 ) -> tuple[PluginRef, PackedEnvironment]:
-    path, notation = Path(text).expanduser().absolute(), notation_of(text)
+    path = Path(text).expanduser().absolute().with_name(file_name(text))
+    notation = notation_of(text)
     job, template = (path.stem, "statements"), _SQL
     if notation is not None:
         document = read_document(content, file=text, notation=notation)

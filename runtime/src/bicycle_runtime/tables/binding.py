@@ -157,7 +157,7 @@ class Binder:
     def _view(self, view: CreateView, at: int) -> Plan:
         name = view.name.text
         if name.lower() in self._open:
-            raise SqlProblem(at, f"view {name} reads itself")
+            raise SqlProblem(at, self.catalog.show_cycle(name, self._open))
         self._open.append(name.lower())
         try:
             plan = self.query(view.query)

@@ -186,10 +186,10 @@ class Building:
                 require_append_only(found)
             return found
         except SqlProblem as problem:
-            position, text = self.text.position(problem.at), str(problem)
-            known = {(each.line, each.column, each.text) for each in self.checks.problems}
-            if (*position, text) not in known:  # A view may be bound for several queries.
-                self.checks.note_position(position, text)
+            count, known = len(self.checks.problems), set(self.checks.problems)
+            self.checks.note_position(self.text.position(problem.at), str(problem))
+            if self.checks.problems[-1] in known:  # A view may be bound for several queries.
+                del self.checks.problems[count:]
             return None
 
     def _insert(self, statement: Insert) -> Plan:

@@ -356,9 +356,27 @@ class Catalog:
         return None if len(self._checks.problems) > count else found
 
     def _require_new(self, name: Name) -> None:
-        known = name.text.lower()
-        if known in self._tables or known in self._views:
-            raise SqlProblem(name.at, f"{name.text} is defined twice")
+        key = name.text.lower()
+        if key in self._tables or key in self._views:
+            raise SqlProblem(
+                name.at, f"{name.text} is defined twice{self.show('; first at', [key])}"
+            )
+
+    def show_cycle(self, name: str, views: Sequence[str]) -> str:
+        """Return the problem of a view that reads itself, by the last views of some."""
+        cycle = views[views.index(name.lower()) :]
+        text = f"view {name} reads itself"
+        if len(cycle) == 1:
+            return text
+        return f"{text}, by {', '.join(cycle[1:])}{self.show('; defined at', cycle)}"
+
+    def show(self, text: str, keys: Sequence[str]) -> str:
+        """Return a text with the positions of tables and views, or an empty text."""
+        names = [each.definition.name for each in self.tables]
+        names += [each.name for each in self.views]
+        at = {each.text.lower(): self.text.show(each.at) for each in names}
+        positions = [at[key] for key in keys]
+        return f"{text} {', '.join(positions)}" if all(positions) else ""
 
 
 def _sources(stream: Any) -> Iterator[Any]:

@@ -25,8 +25,9 @@ def sql_job(
         file: Its name, for errors.
         of_plugins: Whether it may name functions of installed plugins only.
     """
+    path = PurePath(file)
 
-    @bicycle_plugin(name=PurePath(file).stem)
+    @bicycle_plugin(name=path.stem if path.name != "*.sql" else path.parent.name or "views")
     def statements(env: StreamEnvironment) -> None:
         _building(file).build_tables(env, text, file=file, of_plugins=of_plugins)
 

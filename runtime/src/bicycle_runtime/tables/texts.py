@@ -1,4 +1,4 @@
-"""The text of an SQL file with its positions."""
+"""The text of an SQL file, or of all SQL files of a folder, with its positions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
+from pathlib import PurePath
 
-from bicycle_runtime.endpoints.positions import KeyPath, Position
+from bicycle_runtime.endpoints.positions import FilePosition, KeyPath, Position
 
+_FILE = re.compile(r"^-- bicycle file (.+)$", re.MULTILINE)  # The head of a file of a folder.
 _LINE_END, _VISIBLE = re.compile(r"\n"), re.compile(r"\S")
 
 
@@ -31,6 +33,7 @@ class SqlText:
         self.keys: dict[KeyPath, int] = {}
         self.values: dict[KeyPath, int] = {}
         self._starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
+        self._files = [(found.end(), found[1]) for found in _FILE.finditer(text)]
 
     def append(self, text: str, location: str) -> int:
         """Add a text; return the number of its first line. Earlier texts become spaces.
@@ -49,10 +52,25 @@ class SqlText:
         if self._locate is not None:
             return self._locate(at)
         line = bisect_right(self._starts, at)
-        return Position(line, at - self._starts[line - 1] + 1)
+        found = Position(line, at - self._starts[line - 1] + 1)
+        if not (index := bisect_right(self._files, at, key=lambda each: each[0])):
+            return found
+        begin, name = self._files[index - 1]
+        found = FilePosition(line - bisect_right(self._starts, begin), found.column)
+        path = PurePath(self.file)
+        found.file = str(path.with_name(name)) if path.name == "*.sql" else name
+        return found
+
+    def show(self, at: int) -> str:
+        """Return a position as ``views/a.sql:3:1``; empty for a text without a file."""
+        found = self.position(at)
+        file = found.file if isinstance(found, FilePosition) else self.file
+        return file and f"{file}:{found.line}:{found.column}"
 
     def location(self, at: int) -> str:
         """Return the location of an offset for users: file, line and column, or call."""
+        if self._files or self._locate is not None:
+            return self.show(at)
         begin, form = self._parts[bisect_right(self._parts, at, key=itemgetter(0)) - 1]
         line, column = self.position(at)
         return form.replace("{line}", str(line - self.position(begin).line + 1)).replace(
