@@ -43,3 +43,32 @@ def test_a_wrong_file_of_a_folder_is_named(shell, views):
 def test_a_folder_without_sql_files_is_refused(shell, views):
     (views / "empty").mkdir()
     assert "views/empty: it has no SQL files" in shell.run("plan", "views/empty").stderr
+
+
+VIEW_TEST = """\
+statement ok
+INSERT INTO words VALUES (1, 'ada'), (2, 'bob')
+
+query IT
+SELECT * FROM big
+----
+2 bob
+"""
+
+
+def test_tests_of_views_are_found_in_folders(shell, views):
+    assert "contains no .slt files" in shell.run("sql", "test", "views").stderr
+    (views / "more").mkdir()
+    (views / "big.slt").write_text(VIEW_TEST)
+    (views / "more" / "own.slt").write_text(
+        "statement ok\nCREATE TABLE words (n BIGINT, who VARCHAR)\n\n"
+        + VIEW_TEST.replace("big", "words WHERE n > 1")
+    )
+
+    done = shell.run("sql", "test", "views")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        "views/big.slt: 2 records passed", "views/more/own.slt: 3 records passed",
+    ]  # fmt: skip
+    (views / "big.slt").write_text(VIEW_TEST.replace("2 bob", "2 cy"))
+    assert "views/big.slt:4: " in shell.run("sql", "test", "views").stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,7 @@ def _module_path(*folders: Path) -> Iterator[None]:
 @command(
     "test",
     "bicycle sql test counts.slt",
-    "bicycle sql test tests/*.slt --parallelism 3 --epochs 7",
+    "bicycle sql test views --parallelism 3 --epochs 7",
     group=sql_command,
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=file_names)
@@ -140,10 +140,11 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
     """Run tests of SQL in the format of sqllogictest.
 
     FILE.slt contains statements, input rows, and queries with expected rows. If FILE.sql is in the
-    same folder, its statements run first. In addition to the records of sqllogictest (statement,
-    query, skipif, onlyif, hash-threshold, halt), a file can contain these records: epoch (rows that
-    arrive in one epoch), watermark (advance event time, or check a watermark) and changes (check
-    the new rows of a view or table).
+    same folder, its statements run first. For a folder, all its .slt files run, after the
+    statements of all .sql files beside them. In addition to the records of sqllogictest
+    (statement, query, skipif, onlyif, hash-threshold, halt), a file can contain these records:
+    epoch (rows that arrive in one epoch), watermark (advance event time, or check a watermark) and
+    changes (check the new rows of a view or table).
 
     Tests run in this process, without Java. They do not use the connectors of tables, so tables
     need no WITH (...). The exit code is 1 if a record fails.
@@ -153,6 +154,7 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
     from bicycle_runtime.testing.harness import Harness
     from bicycle_sdk.quantities import amount
 
+    found = list(_tests(files))
     try:
         # As above, and an extra.
         from bicycle_runtime.tables.logic_tests import LogicTest
@@ -171,11 +173,13 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
         return Harness(env, scripted=sources, parallelism=job.parallelism, engine=engine)
 
     lines, failures, count = [], [], 0
-    with _module_path(*(Path(file).parent for file in files)):
-        tests = [LogicTest(Path(file), new_harness, epochs=own.epochs) for file in files]
+    with _module_path(*(Path(file).parent for file, _ in found)):
+        tests = [
+            LogicTest(Path(file), new_harness, epochs=own.epochs, before=before)
+            for file, before in found
+        ]
         for test in tests:
-            found = test.run()
-            failures += found
+            failures += test.run()
             count += len(test.records)
             lines.append(f"{test.text.file}: {amount(len(test.records), 'record')} passed")
     if failures:
@@ -185,6 +189,23 @@ def test_command(*, files: tuple[str, ...], as_json: bool, **given: Any) -> None
             failures=[{"file": f.file, "line": f.line, "text": f.text} for f in failures],
         )  # fmt: skip
     if as_json:
-        answer_json({"files": list(files), "passed": count})
+        answer_json({"files": [file for file, _ in found], "passed": count})
     else:
         show_text("\n".join(lines))
+
+
+def _tests(names: Iterable[str]) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Yield files of tests, with the name and text of the SQL files of a folder."""
+    from bicycle_runtime.extraction.scripts import text_of  # As above.
+
+    for name in names:
+        if not Path(name).is_dir():
+            yield name, None
+            continue
+        found = sorted(Path(name).rglob("*.slt"))
+        if not found:
+            raise click.UsageError(f"the folder {name!r} contains no .slt files")
+        for file in found:
+            beside = str(file.with_name("*.sql"))
+            has_statements = any(file.parent.glob("*.sql"))
+            yield str(file), (beside, (has_statements and text_of(beside)) or "")

@@ -102,6 +102,7 @@ class LogicText(SqlText):
         # Each line has a space at its end, for the semicolon of its statement.
         parts = ["".join(f"{line} \n" for line in part.splitlines()) for part in (before, text)]
         super().__init__("".join(parts), file)
+        self._files = []  # Positions are those of the test file.
         self.default_kind = "file"
         self.whole, self.begin = self.text, len(parts[0])
         self.lines_before = len(before.splitlines())

@@ -73,7 +73,9 @@ class LogicTest:
     """The test of a file.
 
     Args:
-        path: The file; if an SQL file with the same name is beside it, its statements come first.
+        path: The file.
+        before: The name and the text of an SQL file whose statements come first; by default the
+            file with the same name beside it, if there is one.
         new_harness: Returns the harness of a job with some scripted sources.
         epochs: The number of epochs into which the rows before each result are split.
 
@@ -82,12 +84,17 @@ class LogicTest:
         SQL_INVALID: a statement of the SQL file is wrong.
     """
 
-    def __init__(self, path: Path, new_harness: NewHarness, *, epochs: int = 1) -> None:
+    def __init__(
+        self, path: Path, new_harness: NewHarness, *, epochs: int = 1,
+        before: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
         beside = path.with_suffix(".sql")
-        before = read_text(beside) if beside.exists() else ""
-        if before:
-            Building(SqlText(before, str(beside))).bind({})
-        self.text = LogicText(str(path), before, read_text(path))
+        if before is None:
+            before = str(beside), read_text(beside) if beside.exists() else ""
+        file, statements = before
+        if statements:
+            Building(SqlText(statements, file)).bind({})
+        self.text = LogicText(str(path), statements, read_text(path))
         self.records = read_records(self.text)
         self.failures: list[LogicFailure] = []
         self.new_harness, self.epochs = new_harness, epochs
