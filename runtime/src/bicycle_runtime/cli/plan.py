@@ -154,7 +154,7 @@ def explain_lines(report: JobReport, graph: JobGraph) -> list[str]:
 
 
 def _bound(state: StateReport, name: str, report: JobReport) -> str:
-    """Return the bound of the state of a named operator, as far as it is known before the run."""
+    """Return the bound of the state of an operator that is known before the run."""
     for part, bound in _BOUNDS.items():
         if state.is_of_sdk and part in name.partition(" ON ")[0]:
             return f", {bound}"

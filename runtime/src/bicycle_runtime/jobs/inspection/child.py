@@ -243,7 +243,7 @@ def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None
 
 
 def _is_ours(function: Any) -> bool:
-    """Return whether a function is one of SDK or runtime, such as a join or a sort of SQL."""
+    """Return whether a function is of SDK or runtime, such as a join of SQL."""
     return type(function).__module__.partition(".")[0] in ("bicycle_sdk", "bicycle_runtime")
 
 
