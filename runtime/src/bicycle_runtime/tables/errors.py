@@ -12,7 +12,7 @@ SQL_INVALID = BicycleError.row(
         "wrong types, or need a feature that is not supported. ``problems`` lists all of them with "
         "``line``, ``column`` and ``text``."
     ),
-    fix="correct the lines above; `bicycle plan {file}` repeats the check",
+    fix="correct the lines above; `bicycle plan` repeats the check",
 )
 SQL_LIBRARY_MISSING = BicycleError.row(
     "BIC-3201",
