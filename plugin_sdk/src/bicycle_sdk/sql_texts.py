@@ -14,6 +14,16 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows.assigners import Duration, duration_ms
 
+__all__ = [
+    "expression_text",
+    "interval_text",
+    "item_text",
+    "named_items",
+    "quote_name",
+    "refusal",
+    "shift_time",
+]
+
 
 def refusal(call: str, problem: str, hint: str) -> StreamDefinitionError:
     """Return the error of a call."""
