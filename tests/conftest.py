@@ -2,14 +2,21 @@
 
 import fcntl
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from bicycle_sdk.clock import ManualClock
 from tests.examples import EXAMPLES_MAX
 from tests.spark.jobsite import JobSite
+
+if TYPE_CHECKING:
+    from bicycle_runtime.engine.spark.executor import SparkExecutor
 
 SPARK_CACHE = Path(__file__).parents[1] / ".build/spark-cache"
 
@@ -110,3 +117,31 @@ def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for archive in SPARK_CACHE.glob("*.jsa.*"):
                 archive.replace(archive.with_suffix(""))  # Java has ended: it is whole.
     return SPARK_CACHE
+
+
+@pytest.fixture(scope="session")
+def spark_clock() -> ManualClock:
+    """Return the clock by which the workers of ``spark`` rest."""
+    return ManualClock()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_clock: ManualClock, spark_cache: Path) -> Iterator["SparkExecutor"]:
+    """Start the Spark of this session; workers find the test modules where pytest found them.
+
+    A process can have one only, so all suites share it.
+    """
+    from bicycle_runtime.engine.spark.executor import SparkExecutor  # Few tests need it.
+
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    executor = SparkExecutor(
+        "local[2,4]",
+        settings={"spark.executorEnv.PYTHONPATH": path},
+        cache_dir=spark_cache,
+        job="conformance",
+        clock=spark_clock,
+    )
+    executor.boot()
+    yield executor
+    executor.stop()
+    executor.wait_ended()

@@ -3,16 +3,12 @@
 On Spark, the cases marked ``core`` run in every `make test`; the others are extended tests.
 """
 
-import os
-import sys
 from dataclasses import replace
 
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.testing import Runner
-from bicycle_sdk.clock import ManualClock
 from tests.tiers import CORE
 
 WITH_STATE = {
@@ -46,29 +42,6 @@ class KeptSpark:
 
     def stop(self):
         """The session stops it."""
-
-
-@pytest.fixture(scope="session")
-def spark_clock():
-    """The clock by which Spark's workers rest."""
-    return ManualClock()
-
-
-@pytest.fixture(scope="session")
-def spark(spark_clock, spark_cache):
-    """A Spark of this session; workers find the test modules where pytest found them."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    executor = SparkExecutor(
-        "local[2,4]",
-        settings={"spark.executorEnv.PYTHONPATH": path},
-        cache_dir=spark_cache,
-        job="conformance",
-        clock=spark_clock,
-    )
-    executor.boot()
-    yield executor
-    executor.stop()
-    executor.wait_ended()
 
 
 class DiskRunner(Runner):

@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.conformance.conftest import KeptSpark, spark, spark_clock
+from tests.conformance.conftest import KeptSpark
 from tests.sql.test_slt import NAMES, assert_holds
 
 pytestmark = [pytest.mark.spark, pytest.mark.extended]
-__all__ = ["spark", "spark_clock"]
 # The points of the other crashes are in workers, which a test cannot reach on Spark.
 MISHAPS = ("none", "seal", "publish", "rescale")
 CASES = [
