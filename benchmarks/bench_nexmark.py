@@ -3,17 +3,20 @@
 Each query runs on warm engines and as a whole command from the shell, in turns. Ours and Spark run
 on embedded Spark with two cores, Flink with two subtasks, DuckDB on one thread and without
 checkpoints. Rates are events per second of processor time, which a loaded machine disturbs least:
-all processes count, Java included. All outputs of a query are compared with DuckDB's.
+all processes count, Java included. All outputs of a query are compared with DuckDB's;
+Spark has no rows of windows that are open at the end of the input.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyspark
@@ -50,7 +53,7 @@ class Bench:
     source: Path
     count: int
     costs: dict[str, list[Cost]] = field(default_factory=dict)
-    expected: object = None
+    expected: Counter[tuple[Any, ...]] | None = None
 
     def turn(self, title: str, run: _ATTEMPT) -> Callable[[], float]:
         """Return a contender whose output is compared."""
@@ -60,7 +63,9 @@ class Bench:
                 cost = run(place)
                 found = contents(place / "output" / "measured")
             self.expected = found if self.expected is None else self.expected
-            if found != self.expected:
+            # Spark does not end the windows that are open at the end of the input.
+            is_open = title == SPARK and self.name in WINDOWS
+            if found - self.expected if is_open else found != self.expected:
                 text = f"{self.name} by {title}: {found.total():,} rows, which differ"
                 raise WrongOutputError(text)
             self.costs.setdefault(title, []).append(cost)
