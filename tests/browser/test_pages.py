@@ -263,7 +263,8 @@ def test_pages_work_without_scripts(opened, fleet, url):
     page.click("a.row")
     page.click("nav >> text=Exceptions")
     assert "BIC-2107" in page.inner_text("main")
-    until(lambda: page.goto(f"{url}/jobs/to-stop").ok, "the job")
+    until(lambda: page.request.get(f"{url}/jobs/to-stop").ok, "the job")
+    page.goto(f"{url}/jobs/to-stop")
     page.click("[data-dialog=ask-drain]")
 
     assert "Drain to-stop?" in page.inner_text("h1")
