@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections can become deaf: they stay open, and nothing passes any more."""
+"""A TCP proxy that can stop forwarding data on its connections without closing them."""
 
 import contextlib
 import socket

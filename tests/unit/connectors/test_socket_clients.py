@@ -63,9 +63,9 @@ def is_refused(client):
 
 @contextlib.contextmanager
 def descriptors_left(count):
-    """Let this process open so many files more, those with the highest numbers.
+    """Lower the limit of open files, so that this process can open ``count`` more.
 
-    The limit is above every open file: files of other tests leave no gap between these numbers.
+    The limit is above all descriptors that are open, so the free ones have the highest numbers.
     """
     gc.collect()  # Forgotten files would make room later.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

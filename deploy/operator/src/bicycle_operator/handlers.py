@@ -1,8 +1,8 @@
 """The handlers of kopf, which reconcile resources and write their status.
 
-A timer makes all steps, and a lost watch only delays a change. It writes patches itself: an error
-of a patch of kopf would end the timer for good. kopf may call the handler of a deletion beside a
-running timer: both take the lock of the resource.
+A timer makes all steps, and a lost watch only delays a change. The timer writes patches itself: if
+a patch of kopf fails, kopf stops the timer until the operator restarts. kopf may call the handler
+of a deletion while a timer runs, so both take the lock of the resource.
 """
 
 from __future__ import annotations
