@@ -22,7 +22,6 @@ OPTIONS = sorted(
 ANNOTATED = "__annotations__"
 # Options whose meaning or default depends on the connector: how many declarations they have.
 MEANINGS = {
-    "bounded": 2,
     "connect_timeout_ms": 2,
     "group": 2,
     "key_format": 2,
@@ -32,7 +31,6 @@ MEANINGS = {
     "password": 2,
     "path": 5,
     "port": 2,
-    "roll_bytes": 2,
     "roll_ms": 2,
     "table": 3,
     "timestamp_field": 2,

@@ -9,9 +9,10 @@ from bicycle_sdk.options import option
 from bicycle_sdk.tls_files import TlsFiles
 
 __all__ = [
-    "UNBOUNDED",
+    "BoundedInput",
     "GrowingInput",
     "Listening",
+    "PartSize",
     "Publication",
     "PulsarCluster",
     "RedisServer",
@@ -21,8 +22,6 @@ __all__ = [
     "TransactionWait",
     "UserName",
 ]
-
-UNBOUNDED = "waits for new messages; set the option bounded = 'true'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +52,32 @@ class GrowingInput:
     def unbounded_reason(self) -> str:
         """Return why the input never ends; empty if it ends."""
         return "waits for new input; remove the option follow" if self.follow else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedInput:
+    """The end of input that is a log of messages."""
+
+    bounded: bool = option(
+        default=False, doc="End with the messages that exist at the first start of the job."
+    )
+
+    def unbounded_reason(self) -> str:
+        """Return why the input never ends; empty if it ends."""
+        return "" if self.bounded else "waits for new messages; set the option bounded = 'true'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSize:
+    """The size of the parts of a sink's output."""
+
+    roll_bytes: int = option(
+        default=128 << 20,
+        low=1,
+        high=1 << 40,
+        doc="Size at which a part is complete; approximate in formats with columns.",
+        words=("max_bytes",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

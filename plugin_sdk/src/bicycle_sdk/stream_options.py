@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from bicycle_sdk.client_options import (
-    UNBOUNDED,
+    BoundedInput,
     Listening,
     Publication,
     PulsarCluster,
@@ -211,15 +211,12 @@ class _PayloadSource(AddressOptions, SourceOptions[Any]):
     """The options of all sources of streams: the address and the format."""
 
 
-class StreamSourceOptions(_PayloadSource):
+class StreamSourceOptions(BoundedInput, _PayloadSource):
     """The options of sources of stored streams: start and end."""
 
     start: Literal["earliest", "latest"] = option(
         default="earliest",
         doc="Start position of the first run; later runs continue after the last sealed epoch.",
-    )
-    bounded: bool = option(
-        default=False, doc="End with the messages that exist at the first start of the job."
     )
     on_data_loss: Literal["fail", "continue"] = option(
         default="fail",
@@ -228,10 +225,6 @@ class StreamSourceOptions(_PayloadSource):
             "messages."
         ),
     )
-
-    def unbounded_reason(self) -> str:
-        """Return why the input never ends; empty if it ends."""
-        return "" if self.bounded else UNBOUNDED
 
 
 class FileStreamSourceOptions(

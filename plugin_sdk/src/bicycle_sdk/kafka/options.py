@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from bicycle_sdk.client_options import (
-    UNBOUNDED,
+    BoundedInput,
     Publication,
     Rewinding,
     TransactionTimeout,
@@ -83,7 +83,9 @@ class KafkaCluster(PasswordReference, KafkaSecurity):
             yield Conflict(name, f"the property {other} is also set", "set only one of them")
 
 
-class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka"):
+class KafkaSourceOptions(
+    BoundedInput, TransactionWait, KafkaCluster, SourceOptions[Any], connector="kafka"
+):
     """The options of a Kafka source: topics, start offsets, and formats."""
 
     reserved: ClassVar[Mapping[str, str]] = {
@@ -128,10 +130,6 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
         words=("format", "value.deserializer"),
     )
     key_format: str | Format = option("bytes", doc="Format of message keys.")
-    bounded: bool = option(
-        default=False,
-        doc="Read up to the offsets at the time of the first start, then end.",
-    )
     discovery_interval_ms: int = option(
         10_000,
         low=100,
@@ -180,10 +178,6 @@ class KafkaSourceOptions(TransactionWait, KafkaCluster, SourceOptions[Any], conn
         if self.topic_pattern is not None:
             return re.fullmatch(self.topic_pattern, topic) is not None
         return topic in self.topics
-
-    def unbounded_reason(self) -> str:
-        """Return why the input never ends; empty if it ends."""
-        return "" if self.bounded else UNBOUNDED
 
     def output_type(self) -> Any:
         """Return the type of the records, if the format has one."""

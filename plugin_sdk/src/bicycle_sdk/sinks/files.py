@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.client_options import TimedOutput
+from bicycle_sdk.client_options import PartSize, TimedOutput
 from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.options import option
 
@@ -21,6 +21,7 @@ _WORDS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": 
 
 class FileSinkOptions(
     TimedOutput,
+    PartSize,
     SinkOptions,
     connector="jsonl_file",
     call="file_sink",
@@ -35,13 +36,6 @@ class FileSinkOptions(
         kw_only=False,
         doc="Output directory; it is created if it is missing.",
         words=("out_dir",),
-    )
-    roll_bytes: int = option(
-        default=128 << 20,
-        low=1,
-        high=1 << 40,
-        doc="Size at which a part is complete.",
-        words=("max_bytes",),
     )
     roll_ms: int = option(
         default=8_000,

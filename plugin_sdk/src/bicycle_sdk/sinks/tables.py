@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.client_options import TimedOutput
+from bicycle_sdk.client_options import PartSize, TimedOutput
 from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.options import option
@@ -83,7 +83,7 @@ class ColumnOptions:
     )
 
 
-class TableSinkOptions(ColumnOptions, TimedOutput, SinkOptions):
+class TableSinkOptions(ColumnOptions, TimedOutput, PartSize, SinkOptions):
     """The options of tables: columns, and when rows become visible."""
 
     compression: Compression = option(
@@ -96,13 +96,6 @@ class TableSinkOptions(ColumnOptions, TimedOutput, SinkOptions):
         high=1 << 31,
         doc="Number of rows at which a part is complete.",
         words=("max_rows",),
-    )
-    roll_bytes: int = option(
-        default=128 << 20,
-        low=1,
-        high=1 << 40,
-        doc="Approximate size at which a part is complete.",
-        words=("max_bytes",),
     )
     roll_ms: int = option(
         default=60_000,
