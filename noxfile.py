@@ -44,6 +44,7 @@ NOT_IMPORTED = (
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.stream_clients.pulsar",
     "bicycle_runtime.connectors.stream_clients.redis",
+    "bicycle_streams.access.postgres",
     "bicycle_streams.cli.stream_page",
     "bicycle_streams.cli.terminal",
     "bicycle_streams.kafka",

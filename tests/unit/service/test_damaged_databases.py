@@ -9,7 +9,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.service import Service
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.access.control import CONTROL
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import SqliteDatabase
 from bicycle_streams.access.errors import DATABASE_UNUSABLE
 from bicycle_streams.access.roles import Role
 from bicycle_streams.access.tokens import tokens_of
@@ -64,14 +64,14 @@ def test_damage_is_told_to_who_writes(home):
     path = home.path / "service/control.db"
     damage(path, PAGE)
 
-    with raises(DATABASE_UNUSABLE), Database(path, CONTROL, synchronous="FULL") as database:
+    with raises(DATABASE_UNUSABLE), SqliteDatabase(path, CONTROL, synchronous="FULL") as database:
         database.write(lambda each: each.execute("DELETE FROM tokens")).result()
 
 
 def test_other_errors_stay_as_they_are(home):
     path = home.path / "service/control.db"
     with (
-        Database(path, CONTROL, synchronous="FULL") as database,
+        SqliteDatabase(path, CONTROL, synchronous="FULL") as database,
         pytest.raises(sqlite3.OperationalError),
     ):
         database.read(lambda each: each.execute("SELECT * FROM nothing"))

@@ -37,6 +37,8 @@ from bicycle_runtime.service.plugins.uploaded_plugins import (
 from bicycle_runtime.service.plugins.wheels import file_digest
 from bicycle_runtime.service.service import Service
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.control import CONTROL
+from bicycle_streams.access.opening import database_of
 from bicycle_streams.access.roles import LOCAL
 from tests.cluster.wheels import write_wheel
 from tests.raising import raises
@@ -300,7 +302,11 @@ def test_a_killed_service_installs_what_it_had_begun_and_removes_the_rest(home, 
         pass
     facts = receive(home, demo(tmp_path))
     plain = {"digest": facts.digest, "file": facts.file, "owner": "ada", "has_lock": False}
-    put_open(home, "install", "", plain)
+    tables = database_of(
+        home.path / "service", "control", CONTROL, server=None, synchronous="NORMAL"
+    )
+    with tables as control:
+        put_open(control, "install", "", plain)
     (home.path / "plugins" / f".building-{facts.digest}").mkdir()
     (home.path / "plugins/uploads" / ("0" * 64)).mkdir()
 

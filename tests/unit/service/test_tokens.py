@@ -12,7 +12,7 @@ from bicycle_runtime.service.address import service_folder
 from bicycle_sdk.clock import ManualClock
 from bicycle_streams.access import tokens as module
 from bicycle_streams.access.control import CONTROL
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import SqliteDatabase
 from bicycle_streams.access.errors import (
     TOKEN_LIFETIME_INVALID,
     TOKEN_NAME_INVALID,
@@ -33,8 +33,14 @@ def clock():
 
 
 @pytest.fixture
-def tokens(tmp_path, clock):
-    with tokens_of(tmp_path / "home", clock) as found:
+def database_server():
+    """The database server of the home: none, but where these tests run on PostgreSQL."""
+    return None
+
+
+@pytest.fixture
+def tokens(tmp_path, clock, database_server):
+    with tokens_of(tmp_path / "home", clock, database_server) as found:
         yield found
 
 
@@ -166,7 +172,7 @@ def test_a_database_from_before_owners_is_kept_with_tokens_for_all(tmp_path, clo
     home = Home(tmp_path / "home")
     folder = service_folder(home)
     folder.mkdir(parents=True)
-    with Database(folder / "control.db", CONTROL[:3], synchronous="FULL") as old:
+    with SqliteDatabase(folder / "control.db", CONTROL[:3], synchronous="FULL") as old:
         old.write(_write_old_rows).result()
 
     with tokens_of(home.path, clock) as tokens:

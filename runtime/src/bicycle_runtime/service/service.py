@@ -1,7 +1,8 @@
 """The service of one home: all resources of the doors, opened and closed together.
 
-One process serves a home. Its files are in ``<home>/service``: ``lock``, ``control.db``,
-``history.db`` and, while it runs, ``address.json``, in which commands find its address.
+One process serves a home. Its files are in ``<home>/service``: ``lock``, ``control.db`` and
+``history.db`` unless a database server is used, and, while it runs, ``address.json``, in which
+commands find its address.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.watcher import Watcher
 from bicycle_sdk.clock import Clock
 from bicycle_streams.access.control import CONTROL
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import DatabaseServer
 from bicycle_streams.access.logins import Sessions
+from bicycle_streams.access.opening import database_of
 from bicycle_streams.access.roles import LOCAL, Identity
 from bicycle_streams.access.tokens import Tokens
 
@@ -68,6 +70,7 @@ class Service:
         home: The home.
         clock: The time of day.
         slots: Slots of masters, by URL: see ``Slots``.
+        database: The server of its databases. Default: files in the home.
 
     Attributes:
         owners: The owners of jobs and their quotas.
@@ -87,15 +90,20 @@ class Service:
     """
 
     def __init__(
-        self, home: Home, *, clock: Clock, slots: Mapping[str, int | str] | None = None
-    ) -> None:
+        self, home: Home, *, clock: Clock, slots: Mapping[str, int | str] | None = None,
+        database: DatabaseServer | None = None,
+    ) -> None:  # fmt: skip
         self.home = home
         self.clock = clock
         self.started_ms = clock.now_ms()
         self.closing = asyncio.Event()
         folder = service_folder(home)
-        self._control = Database(folder / "control.db", CONTROL, synchronous="FULL")
-        self._samples = Database(folder / "history.db", HISTORY, synchronous="NORMAL")
+        self._control = database_of(
+            folder, "control", CONTROL, server=database, synchronous="FULL", is_owned=True
+        )
+        self._samples = database_of(
+            folder, "history", HISTORY, server=database, synchronous="NORMAL", is_owned=True
+        )
         self.tokens = Tokens(self._control, clock)
         self.sessions = Sessions(self._control, self.tokens, clock)
         self.fleet = Fleet()

@@ -73,7 +73,9 @@ async def _serve(
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
-    with Service(home, clock=SystemClock(), slots=doors.slots) as service:
+    with Service(
+        home, clock=SystemClock(), slots=doors.slots, database=doors.database_server
+    ) as service:  # fmt: skip
         service.fleet.attach(asyncio.get_running_loop())
         authenticator = Authenticator(
             service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.database import DatabaseServer, server_of
 from bicycle_streams.access.errors import TLS_INCOMPLETE, TLS_UNUSABLE
 from bicycle_streams.access.roles import Identity, client_of
 from bicycle_streams.access.tokens import tokens_of
@@ -28,6 +29,8 @@ class Doors:
         names: What requests may call the service, beside the address.
         slots: Slots of Spark masters by URL, or the pages that tell them: see ``Slots``.
         grpc_port: Port for gRPC; 0 takes any that is free, None is no gRPC.
+        database: URL of the PostgreSQL database of the home; None for SQLite files in the home.
+        database_password: Reference to its password, as ``Secret.parse`` reads it.
     """
 
     needs_login: bool = False
@@ -38,6 +41,13 @@ class Doors:
     names: Sequence[str] = ()
     slots: Mapping[str, int | str] = field(default_factory=dict)
     grpc_port: int | None = None
+    database: str | None = None
+    database_password: str | None = None
+
+    @property
+    def database_server(self) -> DatabaseServer | None:
+        """The database server of the home, or None."""
+        return server_of(self.database, self.database_password)
 
     @property
     def clients(self) -> dict[str, Identity]:
@@ -79,7 +89,7 @@ def missing_of(home: Path, doors: Doors) -> str | None:
         return "TLS has no certificate"
     if doors.client_roles:
         return None
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home, SystemClock(), doors.database_server) as tokens:
         now_ms = SystemClock().now_ms()
         is_any = any(token.is_good(now_ms) for token in tokens.list())
     return None if is_any else "no token exists, so no client could log in"

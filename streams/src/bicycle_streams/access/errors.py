@@ -96,6 +96,30 @@ DATABASE_UNUSABLE = BicycleError.row(
         "the file"
     ),
 )
+DATABASE_SERVER_UNAVAILABLE = BicycleError.row(
+    "BIC-2317",
+    "database {server} is not available: {reason}",
+    cause=(
+        "The PostgreSQL server of the service cannot be reached, rejects the login, or cannot "
+        "execute a statement now."
+    ),
+    fix=(
+        "start the server, and check --database and --database-password; the service connects "
+        "again by itself, and jobs continue meanwhile"
+    ),
+)
+DATABASE_SERVER_UNUSABLE = BicycleError.row(
+    "BIC-2318",
+    "database {server} cannot be used: {reason}",
+    cause=(
+        "A newer version wrote the tables of the service, they belong to another program or "
+        "another service, the user may not create tables, or the URL is invalid."
+    ),
+    fix=(
+        "use the version of bicycle-runtime that wrote it; otherwise set --database to a database "
+        "of its own, or to a schema: `postgresql://user@host/database?options=-csearch_path%3Djobs`"
+    ),
+)
 HOME_UNUSABLE = BicycleError.row(
     "BIC-1912",
     "home directory {path} cannot be used: {reason}",

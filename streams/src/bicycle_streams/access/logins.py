@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-import sqlite3
 
 from bicycle_sdk.clock import Clock
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import Connection, Database
 from bicycle_streams.access.errors import TOKEN_REFUSED
 from bicycle_streams.access.roles import Identity, Role
 from bicycle_streams.access.tokens import Tokens, owners_in
@@ -46,7 +45,7 @@ class Sessions:
             raise TOKEN_REFUSED()
         secret, now_ms = secrets.token_urlsafe(32), self._clock.now_ms()
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute("DELETE FROM sessions WHERE expires_ms <= ?", (now_ms,))
             connection.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
@@ -80,7 +79,7 @@ class Sessions:
         """Log out."""
         key = _hash(secret)
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute("DELETE FROM sessions WHERE hash = ?", (key,))
 
         self._control.write(work).result()

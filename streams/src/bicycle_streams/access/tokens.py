@@ -14,7 +14,6 @@ import hmac
 import json
 import re
 import secrets
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ import msgspec
 
 from bicycle_sdk.clock import Clock
 from bicycle_streams.access.control import CONTROL, SERVICE_FOLDER, note_audit
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import Connection, Database, DatabaseServer
 from bicycle_streams.access.errors import (
     HOME_UNUSABLE,
     TOKEN_LIFETIME_INVALID,
@@ -33,6 +32,7 @@ from bicycle_streams.access.errors import (
     TOKEN_UNKNOWN,
     TOKEN_UNUSABLE,
 )
+from bicycle_streams.access.opening import database_of
 from bicycle_streams.access.roles import Identity, Role
 
 LIFETIME_MS_MIN = 60_000
@@ -141,7 +141,7 @@ class Tokens:
         """
         now_ms = self._clock.now_ms()
 
-        def work(connection: sqlite3.Connection) -> Any:
+        def work(connection: Connection) -> Any:
             sql = "UPDATE tokens SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL"
             if connection.execute(sql, (now_ms, token)).rowcount:
                 connection.execute("DELETE FROM sessions WHERE token = ?", (token,))
@@ -174,20 +174,28 @@ class Tokens:
         found = self._find(token)
         return found is not None and _entry(found).is_good(self._clock.now_ms())
 
-    def _find(self, token: str) -> sqlite3.Row | None:
+    def _find(self, token: str) -> Any:
         sql = "SELECT * FROM tokens WHERE id = ?"
-        row: sqlite3.Row | None = self._control.read(
+        row: Any = self._control.read(
             lambda connection: connection.execute(sql, (token,)).fetchone()
         )
         return row
 
 
 @contextmanager
-def tokens_of(home: Path, clock: Clock) -> Iterator[Tokens]:
+def tokens_of(
+    home: Path, clock: Clock, server: DatabaseServer | None = None
+) -> Iterator[Tokens]:  # fmt: skip
     """Yield the tokens of a home for a command, also while its service runs.
+
+    Args:
+        home: The home.
+        clock: The time of day.
+        server: The database server of the home, if it has one.
 
     Raises:
         DATABASE_UNUSABLE: the database cannot be used.
+        DATABASE_SERVER_UNAVAILABLE: the database server cannot be reached.
         HOME_UNUSABLE: the home cannot be created.
     """
     folder = home / SERVICE_FOLDER
@@ -196,7 +204,7 @@ def tokens_of(home: Path, clock: Clock) -> Iterator[Tokens]:
         folder.chmod(0o700)
     except OSError as error:
         raise HOME_UNUSABLE(path=str(home), reason=error.strerror or str(error)) from error
-    with Database(folder / "control.db", CONTROL, synchronous="FULL") as control:
+    with database_of(folder, "control", CONTROL, server=server, synchronous="FULL") as control:
         yield Tokens(control, clock)
 
 
@@ -226,14 +234,14 @@ def _entry(row: Any) -> TokenEntry:
     return TokenEntry(**{**plain, "owners": owners_in(row["owners"])})
 
 
-def _store(entry: TokenEntry, digest: bytes, by: str, connection: sqlite3.Connection) -> Any:
+def _store(entry: TokenEntry, digest: bytes, by: str, connection: Connection) -> Any:
     """Insert or update a token; return its row, or None if its id has another hash."""
     kept = None if entry.owners is None else json.dumps(entry.owners)
     connection.execute(
         "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms, owners)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
         " role = excluded.role, expires_ms = excluded.expires_ms, owners = excluded.owners"
-        " WHERE hash = excluded.hash",
+        " WHERE tokens.hash = excluded.hash",
         (entry.id, entry.name, digest, entry.role, entry.made_ms, entry.expires_ms, kept),
     )
     facts = {
@@ -248,7 +256,7 @@ def _store(entry: TokenEntry, digest: bytes, by: str, connection: sqlite3.Connec
 
 
 def _note(
-    connection: sqlite3.Connection, action: str, token: str, facts: dict[str, Any], *, by: str,
+    connection: Connection, action: str, token: str, facts: dict[str, Any], *, by: str,
     at_ms: int,
 ) -> None:  # fmt: skip
     entry = {"actor": by, "address": "", "action": action, "target": token, "outcome": "accepted"}

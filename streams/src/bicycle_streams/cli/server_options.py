@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bicycle_sdk.secrets import Secret
 from bicycle_streams.cli.parameters import pairs
 
 
@@ -24,6 +25,45 @@ def home_option(command: Any) -> Any:
         callback=lambda _context, _option, text: home_folder(text),
         help="Directory of the jobs. Default: BICYCLE_HOME, or ~/.bicycle.",
     )(command)
+
+
+def _reference(context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    if context.params.get("database") is None:
+        raise click.UsageError("--database-password needs --database")
+    try:
+        Secret.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; use env:NAME or file:PATH") from None
+    return text
+
+
+def database_options(command: Any) -> Any:
+    """Add the options of a database server."""
+    for decorate in (
+        click.option(
+            "--database-password",
+            metavar="REFERENCE",
+            envvar="BICYCLE_DATABASE_PASSWORD",
+            show_envvar=True,
+            callback=_reference,
+            help="Reference to the password of --database: env:NAME or file:PATH.",
+        ),
+        click.option(
+            "--database",
+            metavar="URL",
+            envvar="BICYCLE_DATABASE",
+            show_envvar=True,
+            is_eager=True,
+            help=(
+                "PostgreSQL database for history, tokens and operations, such as "
+                "postgresql://bicycle@db.example/bicycle. Default: SQLite files in the home."
+            ),
+        ),
+    ):
+        command = decorate(command)
+    return command
 
 
 _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
@@ -46,8 +86,9 @@ def _client_roles(
 
 
 def door_options(command: Any) -> Any:
-    """Add the server's options for clients: tokens, TLS, client certificates, names."""
+    """Add the server's options: tokens, TLS, client certificates, names, database."""
     for decorate in (
+        database_options,
         click.option(
             "--name",
             "names",

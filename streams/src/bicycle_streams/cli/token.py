@@ -10,12 +10,13 @@ import click
 import msgspec
 
 from bicycle_sdk.clock import SystemClock
+from bicycle_streams.access.database import server_of
 from bicycle_streams.access.roles import Role
 from bicycle_streams.access.tokens import TokenEntry, tokens_of
 from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers, duration_ms
 from bicycle_streams.cli.rendering import answer_json, show_table
-from bicycle_streams.cli.server_options import home_option
+from bicycle_streams.cli.server_options import database_options, home_option
 
 _BY = "command line"
 _ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
@@ -70,10 +71,11 @@ token_command = command_group(
     ),
 )
 @home_option
+@database_options
 @answers
 def create_command(
     *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, source: Path | None,
-    home: Path, as_json: bool,
+    home: Path, as_json: bool, **database: str | None,
 ) -> None:  # fmt: skip
     """Create a token for NAME and print it.
 
@@ -81,7 +83,7 @@ def create_command(
     to NAME if NAME is one of the owners, otherwise to the first owner.
     """
     given = None if source is None else source.read_text("utf-8", errors="replace").strip()
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home, SystemClock(), server_of(**database)) as tokens:
         entry, text = tokens.create(
             name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY, owners=owners or None,
             given=given,
@@ -102,11 +104,12 @@ def create_command(
 
 @command("list", "bicycle token list", group=token_command)
 @home_option
+@database_options
 @answers
-def list_command(*, home: Path, as_json: bool) -> None:
+def list_command(*, home: Path, as_json: bool, **database: str | None) -> None:
     """List the tokens, newest first, without their secrets."""
     now_ms = SystemClock().now_ms()
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home, SystemClock(), server_of(**database)) as tokens:
         found = tokens.list()
     if as_json:
         answer_json([_plain(entry) for entry in found])
@@ -126,13 +129,14 @@ def list_command(*, home: Path, as_json: bool) -> None:
 @command("revoke", "bicycle token revoke 3f9ac27b10de", group=token_command)
 @click.argument("token", metavar="ID")
 @home_option
+@database_options
 @answers
-def revoke_command(*, token: str, home: Path, as_json: bool) -> None:
+def revoke_command(*, token: str, home: Path, as_json: bool, **database: str | None) -> None:
     """Revoke a token and end its logins.
 
     ID is an id from `bicycle token list`.
     """
-    with tokens_of(home, SystemClock()) as tokens:
+    with tokens_of(home, SystemClock(), server_of(**database)) as tokens:
         entry = tokens.revoke(token, by=_BY)
     if as_json:
         answer_json(_plain(entry))

@@ -128,7 +128,7 @@ def serve_subscribers(
     needs_login = what.doors.needs_login or not is_loopback(host, port)
     with (
         _listen(host, port, home, what) as listener,
-        tokens_of(home, SystemClock()) as tokens,
+        tokens_of(home, SystemClock(), what.doors.database_server) as tokens,
     ):
         authenticator = Authenticator(
             tokens, None, needs_login=needs_login, clients=what.doors.clients

@@ -15,7 +15,6 @@ import hashlib
 import json
 import logging
 import queue
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,7 +49,7 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.access.control import note_audit
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import Connection, Database
 from bicycle_streams.access.roles import Identity
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ _THREAD_COUNT = 8
 _CANCEL_THREAD_COUNT = 4
 _WAITING_MAX = 1_000
 _KEY_LENGTH_MAX = 200
-_NUMBER_MAX = 2**63 - 1  # SQLite knows no greater one.
+_NUMBER_MAX = 2**63 - 1  # The databases know no greater one.
 
 _Queue = queue.Queue[tuple[int, Any] | None]
 
@@ -251,7 +250,7 @@ class Operations:
         where, values = one_of("owner", owners)
         if job is not None:
             where, values = f"{where} AND job = ?", (*values, job)
-        return self._select(f"WHERE 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))
+        return self._select(f"WHERE 1 = 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))
 
     def queued(self) -> list[Operation]:
         """Return the starts of jobs that wait in the queue, longest wait first."""
@@ -332,27 +331,28 @@ class Operations:
     def _inserting(
         self, kind: str, job: str, settled: Any, *, who: Mapping[str, str], key: str | None,
         digest: str, identity: Identity, now_ms: int,
-    ) -> Callable[[sqlite3.Connection], tuple[sqlite3.Row, bool]]:  # fmt: skip
+    ) -> Callable[[Connection], tuple[Any, bool]]:  # fmt: skip
         shown = redacted(msgspec.to_builtins(settled))
 
-        def work(connection: sqlite3.Connection) -> tuple[sqlite3.Row, bool]:
+        def work(connection: Connection) -> tuple[Any, bool]:
             if key is not None:  # Two requests with one key at the same time.
                 known = connection.execute(_BY_KEY, (who["actor"], key)).fetchone()
                 if known is not None:
                     return known, False
             if KINDS[kind].makes_job:
                 self._owners.require_free(connection, job, identity)
-            cursor = connection.execute(
+            connection.execute(
                 "INSERT INTO operations (actor, idempotency_key, body_digest, job, kind, facts,"
                 " state, asked_ms, owner) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?)",
                 (who["actor"], key, digest, job, kind, json.dumps(shown), now_ms, who["owner"]),
             )
             entry = {**who, "action": kind, "target": job, "outcome": "accepted"}
-            note_audit(connection, entry, {"operation": cursor.lastrowid, **shown}, at_ms=now_ms)
+            sql = "SELECT * FROM operations ORDER BY id DESC LIMIT 1"  # There is one writer.
+            row = connection.execute(sql).fetchone()
+            note_audit(connection, entry, {"operation": row["id"], **shown}, at_ms=now_ms)
             if kind == "submit":
                 self._owners.note(connection, job, who["owner"])
-            sql = "SELECT * FROM operations WHERE id = ?"
-            return connection.execute(sql, (cursor.lastrowid,)).fetchone(), True
+            return row, True
 
         return work
 
@@ -360,7 +360,10 @@ class Operations:
         stand_back()  # Jobs that saturate this machine leave time to the service.
         while (entry := waiting.get()) is not None and not self._is_closed:
             number, settled = entry
-            self._meet(self._open[number], settled)
+            try:
+                self._meet(self._open[number], settled)
+            except Exception as error:  # noqa: BLE001 - Its progress cannot be stored.
+                log_event(_LOG, "operation_broke", level=logging.ERROR, error=error)
 
     def _meet(self, operation: Operation, settled: Any) -> None:
         self._step(operation, state="running")
@@ -402,7 +405,7 @@ class Operations:
                 self._open[operation.id] = changed
         now_ms = self._clock.now_ms()
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute(
                 "UPDATE operations SET state = ?, ended_ms = ?, result = ?, error = ? WHERE id = ?",
                 (state, changed.ended_ms, _json(changed.result), _json(changed.error), changed.id),
@@ -448,8 +451,8 @@ class Operations:
         lost = OPERATION_INTERRUPTED(kind=operation.kind, job=operation.job)
         self._end(operation, "interrupted", result=None, error=lost.to_json())
 
-    def _by_key(self, identity: Identity, key: str) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = self._control.read(
+    def _by_key(self, identity: Identity, key: str) -> Any | None:
+        row: Any | None = self._control.read(
             lambda connection: connection.execute(_BY_KEY, (identity.name, key)).fetchone()
         )
         return row
@@ -474,14 +477,14 @@ def _digest(kind: str, job: str | None, facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _same(row: sqlite3.Row, digest: str, key: str, identity: Identity) -> Operation:
+def _same(row: Any, digest: str, key: str, identity: Identity) -> Operation:
     """Return the operation that a key has begun, for the same request."""
     if row["body_digest"] != digest or not identity.sees(row["owner"]):
         raise OPERATION_KEY_REUSED(key=key, operation=row["id"])
     return _operation(row)
 
 
-def _operation(row: sqlite3.Row) -> Operation:
+def _operation(row: Any) -> Operation:
     read: dict[str, Any] = {
         name: None if row[name] is None else json.loads(row[name]) for name in _JSON_COLUMNS
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,26 +11,26 @@ from typing import Any
 import msgspec
 
 from bicycle_streams.access.control import note_audit
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import Connection, Database, SchemaScript
 
 # Name of a tier -> its number in the table, seconds between two samples, samples kept.
 TIERS: dict[str, tuple[int, int, int]] = {"5s": (0, 5, 720), "5m": (1, 300, 2_016)}
-HISTORY: tuple[str, ...] = (
-    """
+HISTORY = (
+    SchemaScript(common="""
     CREATE TABLE job_numbers (number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT UNIQUE NOT NULL);
     CREATE TABLE samples (
         job_number INTEGER NOT NULL, tier INTEGER NOT NULL, slot INTEGER NOT NULL,
         at_s INTEGER NOT NULL, records_per_second REAL, lag_records INTEGER, lag_ms INTEGER,
         state_bytes INTEGER, errors INTEGER, late INTEGER,
         PRIMARY KEY (job_number, tier, slot)) WITHOUT ROWID;
-    """,
-    """
+    """),
+    SchemaScript(common="""
     ALTER TABLE samples ADD COLUMN lag_bytes INTEGER;
-    """,
-    """
+    """),
+    SchemaScript(common="""
     ALTER TABLE samples ADD COLUMN operators BLOB;
-    """,
-)
+    """),
+)  # fmt: skip
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
@@ -157,15 +156,15 @@ class Noted:
 
 
 def note_event(
-    connection: sqlite3.Connection, job: str, kind: str, facts: Mapping[str, Any], *, level: str,
+    connection: Connection, job: str, kind: str, facts: Mapping[str, Any], *, level: str,
     at_ms: int,
 ) -> int:  # fmt: skip
     """Write one event and return its number; very old ones of a job are removed."""
     values = (job, at_ms, kind, level, json.dumps(facts))
-    row = connection.execute(
+    connection.execute(
         "INSERT INTO events (job, at_ms, kind, level, facts) VALUES (?, ?, ?, ?, ?)", values
     )
-    number = int(row.lastrowid or 0)
+    number = _last_event(connection)
     if number % 100 == 0:
         connection.execute(
             "DELETE FROM events WHERE job = ? AND id <= (SELECT id FROM events WHERE job = ?"
@@ -175,12 +174,17 @@ def note_event(
     return number
 
 
+def _last_event(connection: Connection) -> int:
+    row = connection.execute("SELECT coalesce(max(id), 0) AS id FROM events").fetchone()
+    return int(row["id"])
+
+
 class History:
     """The reader and writer of the history.
 
     Args:
         control: The database with jobs and events.
-        samples: That with samples.
+        samples: The database with samples.
     """
 
     def __init__(self, control: Database, samples: Database) -> None:
@@ -198,7 +202,7 @@ class History:
         """Write the findings of one look; the result is the last event's number, or 0."""
         noted, gone = tuple(found), tuple(removed)
 
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: Connection) -> int:
             last = 0
             for each in noted:
                 last = max(last, _note(connection, each, at_ms=at_ms))
@@ -212,7 +216,7 @@ class History:
         """Store that the present problems of a job need no attention."""
         sql = "UPDATE jobs SET dismissed = ? WHERE id = ?"
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute(sql, (dismissed, job))
 
         return self._control.write(work)
@@ -227,8 +231,7 @@ class History:
 
     def latest_event(self) -> int:
         """Return the number of the last event, or 0."""
-        sql = "SELECT coalesce(max(id), 0) FROM events"
-        return int(self._control.read(lambda connection: connection.execute(sql).fetchone()[0]))
+        return int(self._control.read(_last_event))
 
     def events(
         self, job: str | None = None, *, after: int = 0, limit: int = 200,
@@ -245,7 +248,7 @@ class History:
         """Return events, the newest first, of one job, of owners, or of all."""
         where, values = _about(job, owners)
         return self._rows(
-            f"SELECT * FROM events WHERE 1 {where} ORDER BY id DESC LIMIT ?",
+            f"SELECT * FROM events WHERE 1 = 1 {where} ORDER BY id DESC LIMIT ?",
             (*values, limit), Event,
         )  # fmt: skip
 
@@ -355,12 +358,12 @@ def one_of(column: str, words: Sequence[str] | None) -> tuple[str, tuple[str, ..
 def _about(job: str | None, owners: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
     """Return the condition that an event is about one job, and one of some owners."""
     whose, values = one_of("owner", owners)
-    where = f"AND job IN (SELECT job FROM owners WHERE 1 {whose})" if whose else ""
+    where = f"AND job IN (SELECT job FROM owners WHERE 1 = 1 {whose})" if whose else ""
     return (where, values) if job is None else (f"{where} AND job = ?", (*values, job))
 
 
 def _columns(
-    rows: Sequence[Mapping[str, Any] | sqlite3.Row], names: Sequence[str], tier: str
+    rows: Sequence[Mapping[str, Any] | Any], names: Sequence[str], tier: str
 ) -> dict[str, Any]:
     """Return the columns of rows in the order of time, with gaps for missing rows."""
     _number, step_s, count = TIERS[tier]
@@ -380,14 +383,14 @@ def _columns(
     return {"tier": tier, "step_s": step_s, **columns}
 
 
-def _plain(row: sqlite3.Row) -> dict[str, Any]:
+def _plain(row: Any) -> dict[str, Any]:
     plain = dict(row)
     if "facts" in plain:
         plain["facts"] = json.loads(plain["facts"])
     return plain
 
 
-def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
+def _note(connection: Connection, noted: Noted, *, at_ms: int) -> int:
     row, last = noted.row, 0
     names = tuple(KnownRow.__dataclass_fields__)
     values = [getattr(row, name) for name in names]
@@ -410,30 +413,33 @@ def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
     return last
 
 
-def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[sqlite3.Connection], None]:
-    names, marks = ", ".join(SAMPLED), ", ".join("?" * len(SAMPLED))
+def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[Connection], None]:
+    values = ("at_s", "operators", *SAMPLED)
+    names, marks = ", ".join(("job_number, tier, slot", *values)), ", ".join("?" * len(SAMPLED))
+    news = ", ".join(f"{name} = excluded.{name}" for name in values)
+    replace = f"ON CONFLICT (job_number, tier, slot) DO UPDATE SET {news}"
     fine, fine_s, fine_count = TIERS["5s"]
     coarse, coarse_s, coarse_count = TIERS["5m"]
     means = ", ".join(f"avg({name})" for name in SAMPLED)
     is_coarse = at_s // fine_s * fine_s % coarse_s == 0
 
-    def work(connection: sqlite3.Connection) -> None:
+    def work(connection: Connection) -> None:
         for job, *values, operators in rows:
-            connection.execute("INSERT OR IGNORE INTO job_numbers (job) VALUES (?)", (job,))
-            [number] = connection.execute(
-                "SELECT number FROM job_numbers WHERE job = ?", (job,)
-            ).fetchone()
             connection.execute(
-                f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, operators,"
-                f" {names}) VALUES (?, ?, ?, ?, ?, {marks})",
+                "INSERT INTO job_numbers (job) VALUES (?) ON CONFLICT (job) DO NOTHING", (job,)
+            )
+            known = "SELECT number FROM job_numbers WHERE job = ?"
+            number = connection.execute(known, (job,)).fetchone()["number"]
+            connection.execute(
+                f"INSERT INTO samples ({names}) VALUES (?, ?, ?, ?, ?, {marks}) {replace}",
                 (number, fine, at_s // fine_s % fine_count, at_s, operators, *values),
             )
             if is_coarse:
                 slot = at_s // coarse_s % coarse_count
                 connection.execute(
-                    f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, operators,"
-                    f" {names}) SELECT ?, ?, ?, ?, ?, {means} FROM samples"
-                    " WHERE job_number = ? AND tier = ? AND at_s > ? AND at_s <= ?",
+                    f"INSERT INTO samples ({names}) SELECT ?, ?, ?, ?, ?, {means} FROM samples"
+                    " WHERE job_number = ? AND tier = ? AND at_s > ? AND at_s <= ?"
+                    f" {replace}",
                     (number, coarse, slot, at_s, operators, number, fine, at_s - coarse_s, at_s),
                 )
 

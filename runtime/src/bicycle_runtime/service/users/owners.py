@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Mapping
 from typing import Annotated
@@ -11,7 +10,7 @@ import msgspec
 
 from bicycle_runtime.service.errors import JOB_NAME_TAKEN
 from bicycle_streams.access.control import note_audit
-from bicycle_streams.access.database import Database
+from bicycle_streams.access.database import Connection, Database
 from bicycle_streams.access.roles import Identity
 
 
@@ -58,7 +57,7 @@ class Owners:
         """Return the owner of a job, empty for one that no service has started."""
         return self._by_job.get(job, "")
 
-    def require_free(self, connection: sqlite3.Connection, job: str, identity: Identity) -> None:
+    def require_free(self, connection: Connection, job: str, identity: Identity) -> None:
         """Require a job name that is unused, or belongs to the identity's owners.
 
         Raises:
@@ -71,9 +70,13 @@ class Owners:
         """Return whether a name belongs to a job that the identity cannot see."""
         return self._control.read(lambda connection: _is_foreign(connection, job, identity))
 
-    def note(self, connection: sqlite3.Connection, job: str, owner: str) -> None:
+    def note(self, connection: Connection, job: str, owner: str) -> None:
         """Keep whose job it is, in a transaction of the database."""
-        connection.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (job, owner))
+        connection.execute(
+            "INSERT INTO owners VALUES (?, ?)"
+            " ON CONFLICT (job) DO UPDATE SET owner = excluded.owner",
+            (job, owner),
+        )
         with self._lock:
             self._by_job[job] = owner
 
@@ -92,17 +95,22 @@ class Owners:
     ) -> None:  # fmt: skip
         """Store the quota of an owner durably, with a line of the audit log."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             values = (owner, quota.jobs, quota.slots, quota.upload_bytes)
             note_audit(connection, entry, msgspec.structs.asdict(quota), at_ms=at_ms)
-            connection.execute("INSERT OR REPLACE INTO quotas VALUES (?, ?, ?, ?)", values)
+            news = ", ".join(f"{n} = excluded.{n}" for n in Quota.__struct_fields__)
+            connection.execute(
+                "INSERT INTO quotas (owner, jobs, slots, upload_bytes) VALUES (?, ?, ?, ?)"
+                f" ON CONFLICT (owner) DO UPDATE SET {news}",
+                values,
+            )
 
         self._control.write(work).result()
         with self._lock:
             self._quotas[owner] = quota
 
 
-def _is_foreign(connection: sqlite3.Connection, job: str, identity: Identity) -> bool:
+def _is_foreign(connection: Connection, job: str, identity: Identity) -> bool:
     sql = "SELECT owner FROM owners WHERE job = ? UNION ALL SELECT '' FROM jobs WHERE id = ?"
     found = connection.execute(sql, (job, job)).fetchone()
-    return found is not None and not identity.sees(found[0])
+    return found is not None and not identity.sees(found["owner"])
