@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,7 +13,14 @@ import pytest
 
 ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name
 _FOUND = shutil.which("systemd-analyze")
-ANALYZERS = [_FOUND] if _FOUND else []
+ANALYZERS = [_FOUND] if _FOUND or "CI" not in os.environ else ["systemd-analyze"]
+PAGES = Path(__file__).parents[3] / "docs/how-to"
+_LINE = re.compile(r"^bicycle service install(.*)$", re.MULTILINE)
+COMMANDS = [
+    shlex.split(words)
+    for page in ("deploy.md", "yarn.md")
+    for words in _LINE.findall((PAGES / page).read_text("utf-8").replace("\\\n", " "))
+]
 
 
 @pytest.fixture
@@ -27,10 +35,31 @@ def install(shell, tmp_path):
     return call
 
 
+@pytest.fixture
+def parameters(tmp_path):
+    """Put the parameter files of the pages into a folder of the test."""
+
+    def call(word):
+        if word.startswith("/etc/bicycle/"):
+            word = str(tmp_path / Path(word).name)
+            Path(word).touch()
+        return word
+
+    return call
+
+
 def settings(path):
     """Return the settings of a unit; one that is set again has its last value."""
     lines = path.read_text("utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+
+
+def complaints(analyzer, path):
+    """Return the problems that systemd finds in a unit."""
+    verified = subprocess.run(
+        [analyzer, "verify", str(path)], capture_output=True, text=True, check=False
+    )
+    return verified.stderr + (f"exit code {verified.returncode}" if verified.returncode else "")
 
 
 @pytest.mark.parametrize("euid", [0, 1_000])
@@ -42,12 +71,31 @@ def test_systemd_accepts_the_units_of_the_service_and_of_a_job(
     words = ("run", "--plugin", "wordcount", "--set", 'input=/a b/$x%"y\\', "--conf", "spark.a=1")
 
     for unit, path in (install(), install("--", *words, unit="orders")):
-        verified = subprocess.run(
-            [analyzer, "verify", str(path)], capture_output=True, text=True, check=False
-        )
-
         assert unit.exit_code == 0
-        assert (verified.returncode, verified.stderr) == (0, "")
+        assert complaints(analyzer, path) == ""
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
+@pytest.mark.parametrize("words", COMMANDS)
+def test_systemd_accepts_the_units_that_the_pages_install(install, parameters, analyzer, words):
+    unit = words[words.index("--unit") + 1] if words else "bicycle"
+    done, path = install(*map(parameters, words), unit=unit)
+
+    assert done.exit_code == 0, done.stderr
+    assert complaints(analyzer, path) == ""
+
+
+def test_the_page_shows_the_unit_of_its_job(install, parameters, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    [words] = [words for words in COMMANDS if "orders" in words]
+    _, path = install(*map(parameters, words), unit="orders")
+
+    text = path.read_text("utf-8").replace(str(Path(sys.executable).parent), "/opt/bicycle/bin")
+    text = text.replace(str(tmp_path), "/etc/bicycle")
+    [shown] = re.findall(r"```ini\n(.*?)```", (PAGES / "deploy.md").read_text("utf-8"), re.DOTALL)
+    of_page = shown.replace("User=bicycle", f"User={ACCOUNT}").splitlines()
+    assert [line for line in text.splitlines() if line in of_page] == of_page
 
 
 def test_the_unit_of_the_service_leaves_its_jobs_running(install):
