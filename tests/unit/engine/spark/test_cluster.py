@@ -167,6 +167,17 @@ def test_one_of_several_masters_is_enough_and_other_kinds_are_sparks_affair():
     require_master("k8s://https://nowhere:1")
 
 
+def test_yarn_needs_a_variable_that_names_its_configuration(monkeypatch):
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with raises(MASTER_UNREACHABLE) as caught:
+        require_master("yarn")
+
+    assert "HADOOP_CONF_DIR" in caught.value.facts["reason"]
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
+    require_master("yarn")
+
+
 def test_what_the_user_sets_wins_and_variables_of_workers_are_not_shown(tmp_path):
     settings = spark_settings(
         "spark://m:7077", tmp_path, {"spark.locality.wait": "9s", "spark.ui.enabled": "true"}

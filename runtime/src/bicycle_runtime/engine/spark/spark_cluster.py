@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
 from bicycle_sdk.clock import Clock, SystemClock
 
@@ -29,19 +30,21 @@ _OTHERS_S = 5.0
 
 
 def require_master(master: str) -> None:
-    """Refuse a standalone master without a listener; other kinds are not checked.
+    """Refuse a standalone master without a listener, and YARN without settings.
 
     Raises:
-        MASTER_UNREACHABLE: no address in the URL answers.
+        MASTER_UNREACHABLE: no address in the URL answers, or the address of YARN is unknown.
     """
+    if master == "yarn" and not chosen_variables(("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
+        reason = "the variable HADOOP_CONF_DIR must name the folder of yarn-site.xml"
+        raise MASTER_UNREACHABLE(master=master, reason=reason)
     if not master.startswith(_SCHEME):
         return
     reasons = []
     for address in master.removeprefix(_SCHEME).split(","):
         host, _, port = address.partition(":")
         try:
-            number = int(port or _PORT_DEFAULT)
-            with socket.create_connection((host, number), timeout=_CONNECT_S):
+            with socket.create_connection((host, int(port or _PORT_DEFAULT)), timeout=_CONNECT_S):
                 return
         except (OSError, ValueError, OverflowError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
@@ -176,11 +179,8 @@ class ExecutorWatch:
         last_seen_s = self._clock.monotonic()
         while not self._ended.wait(_WATCH_S):
             now_s = self._clock.monotonic()
-            if not self._is_working.is_set():
-                last_seen_s = now_s
-                continue
             try:
-                if self._view.hosts():
+                if not self._is_working.is_set() or self._view.hosts():
                     last_seen_s = now_s
                 elif now_s - last_seen_s >= self._timeout_s:
                     self.has_cancelled = True
