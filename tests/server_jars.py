@@ -1,5 +1,6 @@
-"""Jars of servers that tests start: listed in a file, fetched once, and checked.
+"""Servers in Java that tests start: their jars, and the end of those that a test left behind.
 
+The jars are listed in a file, fetched once, and checked.
 They come from where Kafka's come from. A row of a list has a SHA-256, a size in bytes, and Maven
 coordinates, with the ending of the file where it is another than ``jar``.
 """
@@ -7,11 +8,32 @@ coordinates, with the ending of the file where it is another than ``jar``.
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.waiting import hold_lock
+
+# Waits for the end of the tests, however they end, and kills the server that they left behind.
+_GUARD = """
+import os, signal, sys
+from bicycle_runtime.base.processes import is_alive
+pid, started = map(int, sys.argv[1:])
+sys.stdin.read()
+if is_alive(pid, started):
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+def guard(server: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process that kills a server when its input ends: at the latest, with the tests."""
+    words = [sys.executable, "-c", _GUARD, str(server.pid), str(start_ticks(server.pid))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
 
 def listed_jars(listing: Path) -> list[Jar]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import os
 import random
 import select
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import urllib.request
@@ -27,11 +25,10 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TypeAlias
 
 from bicycle_runtime.base.java import log4j_settings
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.ports import choose_port
-from tests.server_jars import server_jars
+from tests.server_jars import guard, server_jars
 from tests.waiting import until
 
 HOST = "127.0.0.1"
@@ -65,15 +62,6 @@ _SETTINGS = {
 }
 _PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 _CLIENT_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
-# Waits for the end of the tests, however they end, and kills the server that they left behind.
-_GUARD = """
-import os, signal, sys
-from bicycle_runtime.base.processes import is_alive
-pid, started = map(int, sys.argv[1:])
-sys.stdin.read()
-if is_alive(pid, started):
-    os.kill(pid, signal.SIGKILL)
-"""
 
 
 def token_of(role: str, key: bytes) -> str:
@@ -207,13 +195,7 @@ class PulsarServer:
         log4j.write_text(log4j_settings(self._folder / "server.log", level="warn"))
         with (self._folder / "out").open("ab") as out:
             self._process = subprocess.Popen(self._command(conf, log4j), stdout=out, stderr=out)
-        words = [sys.executable, "-c", _GUARD, str(self._process.pid)]
-        self._guard = subprocess.Popen(
-            [*words, str(start_ticks(self._process.pid))],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,
-        )
+        self._guard = guard(self._process)
         until(lambda: self._has_ended() or self._answers(), self._told, patience_s=_START_S)
         assert not self._has_ended(), self._told()
 

@@ -11,7 +11,6 @@ and ends when its input does.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import socket
@@ -20,25 +19,15 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.ports import choose_port
-from tests.server_jars import server_jars
+from tests.server_jars import guard, server_jars
 from tests.waiting import until
 
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
 _LIST = Path(__file__).with_name("s3proxy_jars.txt")
 _START_S = 60.0
-# Waits for the end of the tests, however they end, and kills the server that they left behind.
-_GUARD = """
-import os, signal, sys
-from bicycle_runtime.base.processes import is_alive
-pid, started = map(int, sys.argv[1:])
-sys.stdin.read()
-if is_alive(pid, started):
-    os.kill(pid, signal.SIGKILL)
-"""
 
 
 @dataclass(slots=True)
@@ -89,13 +78,7 @@ class S3Server:
                 stdout=log,
                 stderr=log,
             )
-        words = [sys.executable, "-c", _GUARD, str(self.process.pid)]
-        self.guard = subprocess.Popen(
-            [*words, str(start_ticks(self.process.pid))],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,
-        )
+        self.guard = guard(self.process)
         told = (self.root / "log").read_text
         until(lambda: not self.is_up() or self._answers(), told, patience_s=_START_S)
         assert self.is_up(), told()

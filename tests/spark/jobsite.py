@@ -198,9 +198,7 @@ class JobSite:
 
     def processes(self) -> list[Process]:
         """Return the processes of this site that run now."""
-        mark = f"{MARK}={self.root}\0".encode()
-        numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-        return [found for pid in numbers if (found := _process(pid, mark)) is not None]
+        return marked_processes(self.root)
 
     def java(self) -> Process:
         """Return Spark's Java process, and that one alone: the plugin's child is Python."""
@@ -268,6 +266,13 @@ class JobSite:
             **self.environment,
         }
         return {**os.environ, **changed}
+
+
+def marked_processes(root: Path) -> list[Process]:
+    """Return the processes with the mark of a folder that run now."""
+    mark = f"{MARK}={root}\0".encode()
+    numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [found for pid in numbers if (found := _process(pid, mark)) is not None]
 
 
 def visible_lines(output: Path) -> list[str]:
