@@ -202,7 +202,7 @@ def frames(records):
         yield Frame.of_rows(
             FieldRows(
                 objects=rows, make=lambda: copy.deepcopy(records), names=lambda: names,
-                getter=itemgetter,
+                getter=itemgetter, values=lambda row: tuple(row.values()),
             )
         )  # fmt: skip
 

@@ -270,8 +270,8 @@ def test_arrays_become_the_columns_that_their_values_would_become(word, array, k
         except (ValueError, TypeError) as error:
             return str(error)
 
-    records = form.made([vector], len(array))
-    assert outcome(Frame.of(form, [vector], len(array))) == outcome(records)
+    frame = Frame.of(form, [vector], len(array))
+    assert outcome(frame) == outcome(frame.records)
 
 
 @pytest.mark.parametrize("kind", ["str", "json", "bytes"])

@@ -133,7 +133,7 @@ class Counted(Frame):
     """Records whose rows come one at a time, from something that can be watched."""
 
     def rows(self):
-        self.watched = (row for row in self.form.rows(self.columns(), len(self)))
+        self.watched = (row for row in Frame.rows(self))
         return self.watched
 
 

@@ -109,9 +109,7 @@ def _update_records(frame: Frame, columns: Mapping[str, Vector]) -> Frame:
         raise Refused
     if form is None:
         return _update_one_by_one(frame, columns)
-    names = tuple(dict.fromkeys([*form.names, *columns]))
-    vectors = [columns[name] if name in columns else frame.field(name) for name in names]
-    return Frame.of(RecordForm(dict, names), vectors, frame.count)
+    return frame.update(columns)
 
 
 def _update_one_by_one(frame: Frame, columns: Mapping[str, Vector]) -> Frame:

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from bicycle_runtime.formats.typed_values import json_decoder
 from bicycle_runtime.frames.frame import FieldRows, Frame
@@ -74,6 +75,7 @@ class JsonFrames:
                 return Frame.of_rows(FieldRows(
                     objects=rows, make=make, getter=found.getter, are_written=True,
                     names=cache(lambda: found.names_in(rows, text())), kinds=found.kinds(rows),
+                    values=astuple,
                 ))  # fmt: skip
         return Frame.of_dicts(make(), self._kinds)
 
