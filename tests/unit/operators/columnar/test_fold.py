@@ -9,7 +9,7 @@ from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.keys import key_column
 from bicycle_runtime.operators.columnar import fold
 from bicycle_runtime.operators.columnar.field_columns import field_columns
-from bicycle_runtime.operators.columnar.merge import ColumnMerge
+from bicycle_runtime.operators.columnar.merge import ColumnMerge, result_columns
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.windows import kept_slices
 from bicycle_runtime.operators.windows.blocks import open_block, seal_block
@@ -196,9 +196,9 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
     windows = list(merge.take())
 
     found = [
-        (window.start, key, count)
-        for window in windows
-        for key, count in zip(window.keys(), window.columns()[0], strict=True)
+        row
+        for starts, keys, (counts,) in map(result_columns, zip(windows))
+        for row in zip(starts.tolist(), keys, counts, strict=True)
     ]
     assert sorted(found, key=str) == [
         (0, "1", 1), (0, "2", 1), (0, 1, 2), (10, "1", 1), (10, 1, 1)

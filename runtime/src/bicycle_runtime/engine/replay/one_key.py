@@ -23,7 +23,6 @@ from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_sdk.functions import as_callable
-from bicycle_sdk.windows import Window
 
 __all__ = ["narrow_to"]
 
@@ -99,18 +98,9 @@ def _narrow_timers(operator: StatefulOperator, keys: Sequence[Any]) -> None:
 
 
 def _narrow_firing(firing: Firing, keys: Sequence[Any]) -> None:
-    of_group, results = firing.of_group, firing.results
-
-    def of_keys(
-        window: Window,
-        contents: Mapping[Any, Any],
-        values_of: Callable[[Any], dict[str, Any]],
-    ) -> tuple[Sequence[Any], list[int]]:
-        wanted = {key: content for key, content in contents.items() if key in keys}
-        return of_group(window, wanted, values_of)
+    results = firing.results
 
     def results_of_keys(fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
         return results([each for each in fired if each.key in keys])
 
-    firing.of_group = of_keys  # type: ignore[method-assign]  # of this one, for a replay
     firing.results = results_of_keys  # type: ignore[method-assign]  # of this one, for a replay

@@ -11,7 +11,7 @@ from bicycle_runtime.frames.arrays import TOTAL_MAX, Runs, as_numbers, numpy, st
 from bicycle_runtime.frames.keys import Keys, are_alike, ordered, unpacked_keys
 from bicycle_runtime.operators.columnar.field_columns import FieldColumn, accumulators_of
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
-from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
+from bicycle_runtime.operators.columnar.folded import Folded, joined_folded, unpacked_folded
 from bicycle_runtime.operators.preaggregation.accumulators import Part, Session
 
 
@@ -31,20 +31,25 @@ class ColumnWindow:
     names: Keys
     is_whole: bool
 
-    def keys(self) -> list[Any]:
-        """Return the keys."""
-        # hot path: 50 ns a key; old strings are far from each other in memory, and cost 90.
-        return self.names.take(self.codes).to_list()
-
-    def columns(self) -> list[list[Any]]:
-        """Return the results of each aggregate, by key."""
-        return [content.results() for content in self.contents]
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def parts(self, columns: Sequence[FieldColumn]) -> Iterator[Part]:
         """Yield the contents to store, by key group."""
-        accumulators, keys = list(accumulators_of(columns, self.contents)), self.keys()
+        # hot path: 50 ns a key; old strings are far from each other in memory, and cost 90.
+        keys = self.names.take(self.codes).to_list()
+        accumulators = list(accumulators_of(columns, self.contents))
         for begin, end in pairwise(steps(self.groups)):
             yield self.start, int(self.groups[begin]), keys[begin:end], accumulators[begin:end]
+
+
+def result_columns(several: Sequence[ColumnWindow]) -> tuple[Any, list[Any], list[list[Any]]]:
+    """Return the starts, keys and results of each aggregate, of slices of one merge."""
+    np = numpy()
+    starts = np.repeat([one.start for one in several], list(map(len, several)))
+    keys = several[0].names.take(np.concatenate([one.codes for one in several])).to_list()
+    contents = zip(*(one.contents for one in several), strict=True)
+    return starts, keys, [joined_folded(content).results() for content in contents]
 
 
 class ColumnMerge:

@@ -7,7 +7,7 @@ order of arrival nor a restart shows in the order of results.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bicycle_runtime.base.user_code import is_async, until_failure
@@ -22,14 +22,13 @@ from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undo
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, resolve
-from bicycle_runtime.state.memory.due import in_order
 from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate
-from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
+from bicycle_sdk.windows import AlignedWindows, Window, WindowContext, WindowPlan, WindowResult
 
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -154,48 +153,21 @@ class Firing:
         self._context.processing_time = now_ms
         self._context.random = random
 
-    def of_group(
-        self,
-        window: Window,
-        contents: Mapping[Any, Any],
-        values_of: Callable[[Any], dict[str, Any]],
-    ) -> tuple[Sequence[Any], list[int]]:
-        """Return one window's output records for several keys, and their event times.
-
-        Args:
-            window: The window.
-            contents: Accumulators or records by key.
-            values_of: Returns the values that the window function keeps for a key.
-        """
-        keys = in_order(contents)
-        if not self._keeps_records:
-            # The failure and its handling are found below.
-            with until_failure():
-                # hot path: 350 ns a result, most of it for the exact rounding of sums.
-                columns = self._folding.columns([contents[key] for key in keys])
-                return self._on_columns(window, keys, columns), [window.end - 1] * len(keys)
-        return self.results([Fired(key, window, contents[key], values_of(key)) for key in keys])
-
     def of_columns(
-        self, window: Window, keys: Sequence[Any], columns: Sequence[list[Any]]
-    ) -> tuple[Sequence[Any], list[int]]:
-        """Return one window's output records for several keys, and their event times.
+        self, starts: Any, keys: list[Any], columns: Sequence[list[Any]]
+    ) -> tuple[Frame, list[int]]:
+        """Return the output records of windows of one size, and their event times.
 
         Args:
-            window: The window.
+            starts: Of the window of each result, an array.
             keys: The keys.
-            columns: The folds, as ``field_columns`` describes them: a number for each key.
+            columns: The folds, as ``field_columns`` describes them.
         """
+        assert isinstance(self._plan.assigner, AlignedWindows)
+        ends = starts + self._plan.assigner.size_ms
+        bounds = Vector(len(keys), None, starts), Vector(len(keys), None, ends)
         found = self._folding.columns_of_folded(columns)
-        return self._on_columns(window, keys, found), [window.end - 1] * len(keys)
-
-    def _on_columns(
-        self, window: Window, keys: Sequence[Any], columns: Sequence[Iterable[Any]]
-    ) -> Frame:
-        """Return one window's results, with each aggregate's values in a column."""
-        count = len(keys)
-        bounds = (Vector.constant(window.start, count), Vector.constant(window.end, count))
-        return self._results(list(keys), bounds, columns)
+        return self._results(keys, bounds, found), (ends - 1).tolist()
 
     def _results(
         self, keys: list[Any], bounds: tuple[Vector, Vector], columns: Sequence[Iterable[Any]]
@@ -203,8 +175,7 @@ class Firing:
         count = len(keys)
         parts = [Vector(count, list(column)) for column in columns]
         value = TupleVector(count, parts) if self._folding.is_tuple else parts[0]
-        found = [Vector(count, keys), *bounds, value]
-        return Frame.of(_RESULTS, found, count)
+        return Frame.of(_RESULTS, [Vector(count, keys), *bounds, value], count)
 
     def results(self, fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
         """Return the output records of windows, and their event times."""
@@ -214,6 +185,7 @@ class Firing:
         if self._process is None and not self._keeps_records:
             # The failure and its handling are found below.
             with until_failure():
+                # hot path: 350 ns a result, most of it for the exact rounding of sums.
                 columns = self._folding.columns([item.content for item in fired])
                 bounds = (
                     Vector(len(fired), [item.window.start for item in fired]),
