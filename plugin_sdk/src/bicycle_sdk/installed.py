@@ -101,7 +101,7 @@ def installed_function(name: str) -> Any:
                 "of the job"
             ),
         )
-    loaded = found[0].load()
+    loaded = None if found[0].location.endswith(".sql") else found[0].load()
     if not isinstance(loaded, type) or not issubclass(loaded, FunctionObject):
         raise StreamDefinitionError(
             call=_CALL,

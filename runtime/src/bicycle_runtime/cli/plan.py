@@ -96,7 +96,8 @@ def plan_command(
     from bicycle_runtime.jobs.plugins.environments import resolve_plugin
     from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism
 
-    bundle = extract(resolve_plugin(plugin, plugin_env, home()), params)
+    ref = resolve_plugin(plugin, plugin_env, home())
+    bundle = extract(ref, params)
     require_parallelism(bundle.graph, parallelism)
     sealed = None
     if origin is not None:
@@ -123,7 +124,7 @@ def plan_command(
         more = {} if changes is None else {"changes": changes.to_json(), "provenance": maker}
         answer_json(report.to_json() | more)
         return
-    is_sql = plugin.endswith(".sql")
+    is_sql = ref.is_sql or plugin.endswith(".sql")
     lines = explain_lines(report, bundle.graph) if is_sql else report_lines(report)
     if changes is not None:
         lines += [*change_lines(changes), _trust_line(maker)]

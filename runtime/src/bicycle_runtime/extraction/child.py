@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bicycle_runtime.base.pipes import Questions, encode_frame
+from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import RESULT_TOO_LARGE
 from bicycle_runtime.extraction.limits import PHASE_PREFIX, PIPE_LOST_EXIT_CODE
-from bicycle_runtime.extraction.loading import Answer, Loading, LoadTarget
+from bicycle_runtime.extraction.loading import Answer, Loading
 from bicycle_runtime.extraction.undeclared import guard_imports
 
 _ADDRESS_SPACE_FACTOR = 4
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> NoReturn:
     memory_bytes = int(request["memory_bytes"])
     lift_limit = _limit_memory(memory_bytes)
     loading = Loading(
-        LoadTarget(**request["target"]),
+        PluginRef(**request["target"]),
         announce=lambda phase: write(dump, f"{PHASE_PREFIX}{phase}\n".encode()),
         memory_bytes=memory_bytes,
         lift_limit=lift_limit,
@@ -112,7 +113,7 @@ def _limit_memory(size_bytes: int) -> Callable[[], None]:
     return lift
 
 
-def _frame(answer: Answer, target: LoadTarget, size_max: int) -> bytes:
+def _frame(answer: Answer, target: PluginRef, size_max: int) -> bytes:
     size = sum(len(blob) for blob in answer.blobs.values())
     frame = encode_frame(answer.header, list(answer.blobs.values()))
     if len(frame) <= size_max:

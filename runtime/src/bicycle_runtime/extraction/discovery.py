@@ -30,6 +30,7 @@ _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(?:\[[^\
 class PluginRef:
     """The location of an installed plugin: all data needed to load it elsewhere.
 
+    ``attribute`` is the name of an object in ``module``, or of an SQL file in that package.
     ``location`` is the directory (or archive) that holds the distribution; ``sdk_requirement`` is
     the version specifier on the SDK, None when the distribution does not ask for the SDK.
     ``version`` takes the place of the version that its mark says, where it is not None.
@@ -43,6 +44,21 @@ class PluginRef:
     location: str
     sdk_requirement: str | None = None
     version: str | None = None
+
+    @property
+    def is_sql(self) -> bool:
+        """True if the attribute is an SQL file in the package ``module``."""
+        return self.attribute.endswith(".sql")
+
+    @property
+    def sql_file(self) -> str:
+        """The SQL file as it is shown in errors: ``package/file.sql``."""
+        return f"{self.module.replace('.', '/')}/{self.attribute}"
+
+    @property
+    def package(self) -> str:
+        """The top-level package or module."""
+        return self.module.partition(".")[0]
 
     @property
     def target(self) -> str:
@@ -192,7 +208,9 @@ class _Source:
             )
         if match is None or not _are_identifiers(match["module"], match["attribute"]):
             return self._refuse(
-                name, f"entry point value {target!r} is not of the form module:attribute"
+                name,
+                f"entry point value {target!r} is not of the form module:attribute, or "
+                "package:file.sql with a file name of letters, digits and _",
             )
         return PluginRef(
             name=name,

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bicycle_runtime.base.children import Child
@@ -168,16 +168,7 @@ class _Run:
 
     def _folders(self) -> dict[str, Any]:
         """Return the object to load, and the import path unless the interpreter differs."""
-        ref = self.ref
-        target = {
-            "name": ref.name,
-            "module": ref.module,
-            "attribute": ref.attribute,
-            "dist": ref.dist,
-            "location": ref.location,
-            "sdk_requirement": ref.sdk_requirement,
-        }
-        return {"target": target, "path": sys.path if self.python is None else None}
+        return {"target": asdict(self.ref), "path": sys.path if self.python is None else None}
 
     def _child_limits(self) -> dict[str, int]:
         names = ("memory_bytes", "result_bytes", "wall_time_ms")
@@ -227,9 +218,7 @@ class _Run:
     def _last_known(self, dump: str) -> dict[str, Any]:
         """Return where the child was when it could not answer any more."""
         locations = dump_locations(dump)
-        where = user_location(
-            locations, package=self.ref.module.partition(".")[0], folder=self.ref.location
-        )
+        where = user_location(locations, package=self.ref.package, folder=self.ref.location)
         phases = [
             line.removeprefix(PHASE_PREFIX)
             for line in dump.splitlines()

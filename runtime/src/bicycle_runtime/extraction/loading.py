@@ -8,18 +8,21 @@ traceback without frames of ours. Process matters (descriptors, limits, exit) be
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+
+import importlib_metadata
 
 import bicycle_sdk
 from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.own_code import OWN_PACKAGES
 from bicycle_runtime.base.user_code import error_text
+from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -52,28 +55,6 @@ _RECURSION_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadTarget:
-    """The object to load, from the parent's ``PluginRef``."""
-
-    name: str
-    module: str
-    attribute: str
-    dist: str
-    location: str
-    sdk_requirement: str | None
-
-    @property
-    def entry_point(self) -> str:
-        """``module:attribute``."""
-        return f"{self.module}:{self.attribute}"
-
-    @property
-    def package(self) -> str:
-        """The top-level package or module."""
-        return self.module.partition(".")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The child's response: a header of plain data, and the payloads' bytes by id."""
 
@@ -93,7 +74,7 @@ class Loading:
 
     def __init__(
         self,
-        target: LoadTarget,
+        target: PluginRef,
         *,
         announce: Callable[[str], object],
         memory_bytes: int,
@@ -161,7 +142,7 @@ class Loading:
         )
 
     def _check(self, params: Mapping[str, str] | None) -> Answer:
-        self._load()
+        self._load(checks_sql=True)
         self._enter("while reading the parameters of")
         if params is not None and isinstance(self._plugin, FunctionType):
             fill_parameters(self._plugin, params)
@@ -182,10 +163,13 @@ class Loading:
         self._phase = phase
         self._announce(phase)
 
-    def _load(self) -> None:
+    def _load(self, *, checks_sql: bool = False) -> None:
         self._require_sdk()
         self._enter("while importing")
         module = self._import()
+        if self.target.is_sql:
+            self._plugin = self._statements(module, is_checked=checks_sql)
+            return
         value: Any = module
         for name in self.target.attribute.split("."):
             try:
@@ -199,6 +183,24 @@ class Loading:
         # A mark that a class inherits is the mark of another plugin.
         if _MARK not in getattr(value, "__dict__", {}):
             raise self._not_marked(module, value)
+
+    def _statements(self, package: ModuleType, *, is_checked: bool) -> Any:
+        """Return the job of an SQL file in a package."""
+        # Most plugins have no SQL.
+        from bicycle_runtime.extraction.scripts import read_text
+        from bicycle_runtime.tables.job import check_sql, sql_job
+
+        folders = [Path(folder) for folder in getattr(package, "__path__", ())]
+        if not folders:
+            raise self._dead_end(f"module {self.target.module!r} is not a package")
+        files = [folder / self.target.attribute for folder in folders]
+        file = next((each for each in files if each.is_file()), None)
+        if file is None:
+            raise self._dead_end(f"{show_paths(str(files[0]))} not found; add it to the wheel")
+        text = read_text(file, hint="correct the file, and build the wheel again")
+        if is_checked:
+            check_sql(text, file=self.target.sql_file, of_plugins=False)
+        return sql_job(text, file=self.target.sql_file)
 
     def _require_sdk(self) -> None:
         requirement = self.target.sdk_requirement
@@ -250,12 +252,7 @@ class Loading:
 
     def _as_ours(self, error: BaseException) -> BicycleError:
         if isinstance(error, BicycleError) and _is_of_bicycle(type(error)):
-            location = self._location(error)
-            return (
-                error.with_facts(location=show_paths(error.facts.get("location", location)))
-                if location
-                else error
-            )
+            return self._with_location(error)
         facts: dict[str, Any] = {
             "plugin": self.target.name,
             "dist": self.target.dist,
@@ -276,6 +273,14 @@ class Loading:
                 name = type(error).__qualname__
                 return PLUGIN_RAISED(**facts, exception_type=name, exception_message=_text(error))
 
+    def _with_location(self, error: BicycleError) -> BicycleError:
+        """Return an error with its location in the plugin; for SQL, with the distribution."""
+        if location := self._location(error):
+            return error.with_facts(location=show_paths(error.facts.get("location", location)))
+        if error.facts.get("file") == self.target.sql_file:
+            return error.with_facts(file=f"{self.target.sql_file} of {self.target.dist}")
+        return error
+
     def _import_hint(self, error: ModuleNotFoundError) -> str:
         if ".py " not in self.target.dist:
             return f" and add it to the dependencies of {self.target.dist}"
@@ -289,14 +294,14 @@ class Loading:
 
     def _plugin_location(self) -> str:
         code = getattr(self._plugin, "__code__", None)
-        if code is None:
-            return self.target.entry_point
+        if code is None or self.target.is_sql:
+            return self.target.target
         return show_paths(f"{code.co_filename}:{code.co_firstlineno}")
 
     def _dead_end(self, reason: str) -> ExtractionError:
         target = self.target
         return ENTRY_POINT_BROKEN(
-            plugin=target.name, dist=target.dist, target=target.entry_point, reason=reason
+            plugin=target.name, dist=target.dist, target=target.target, reason=reason
         )
 
     def _not_marked(self, module: ModuleType, value: Any) -> ExtractionError:
@@ -305,8 +310,8 @@ class Loading:
         return PLUGIN_NOT_MARKED(
             plugin=self.target.name,
             dist=self.target.dist,
-            target=self.target.entry_point,
-            location=show_paths(location or self.target.entry_point),
+            target=self.target.target,
+            location=show_paths(location or self.target.target),
             found=type(value).__name__,
         )
 
@@ -352,9 +357,9 @@ def _text(error: BaseException) -> str:
     return error_text(error)[:_TEXT_LENGTH_MAX]
 
 
-def _function_dists(payloads: Iterable[Any], target: LoadTarget) -> list[str]:
+def _function_dists(payloads: Iterable[Any], target: PluginRef) -> list[str]:
     """Return the distributions that provide function classes of other plugins."""
-    own = target.module.partition(".")[0]
+    own = target.package
     classes = {type(each) for each in payloads if isinstance(each, FunctionObject)}
     foreign = {
         (cls.__module__, cls.__qualname__)
@@ -363,6 +368,6 @@ def _function_dists(payloads: Iterable[Any], target: LoadTarget) -> list[str]:
     }
     if not foreign:  # As a rule: looking through all that is installed is slow.
         return []
-    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    points = importlib_metadata.entry_points(group=ENTRY_POINT_GROUP)
     found = (point.dist for point in points if (point.module, point.attr) in foreign)
     return sorted({dist.name for dist in found if dist is not None})

@@ -111,7 +111,7 @@ def text_of(text: str) -> str | None:
     if path.name == _ALL:
         content = _read_folder(path.parent)
     else:
-        content = _read(path, hint="pass a TOML, YAML or SQL file")
+        content = read_text(path, hint="pass a TOML, YAML or SQL file")
     if len(content) > _TEXT_BYTES_MAX:
         raise SCRIPT_UNUSABLE(
             file=text, problem="it is larger than 4 MiB", hint="read the records with a source"
@@ -125,7 +125,7 @@ def _read_folder(folder: Path) -> str:
     if not files:
         problem = "it has no SQL files" if folder.is_dir() else "No such folder"
         raise SCRIPT_UNUSABLE(file=str(folder), problem=problem, hint="pass a folder of .sql files")
-    texts = [_read(file, hint="remove the file from the folder") for file in files]
+    texts = [read_text(file, hint="remove the file from the folder") for file in files]
     parts = zip(files, texts, strict=True)
     return "".join(f"-- bicycle file {file.name}\n{text}\n;\n" for file, text in parts)
 
@@ -135,7 +135,7 @@ def text_to_send(text: str) -> str | None:
     if (match := _SCRIPT.fullmatch(text)) is None or not match["path"]:
         return text_of(text)
     path = Path(match["path"]).expanduser().absolute()
-    content = _read(path)
+    content = read_text(path)
     if beside := find_neighbors(path, content):
         problem = f"it imports {min(beside)}, but a service receives only one file"
         raise SCRIPT_UNUSABLE(file=text, problem=problem, hint="build a wheel, and use --wheel")
@@ -160,7 +160,7 @@ def pack_script(
     if (content := text_of(text)) is not None:
         return _pack_text(text, content, cache_dir, of_plugins=of_plugins)
     path = Path(match["path"]).expanduser().absolute()
-    content = _read(path)
+    content = read_text(path)
     job = job_in(path, content, match["function"])
     # The text is in a line of its own: a traceback shows the first line of the call.
     source = f"exec(compile(\n{content!r},\n{str(path)!r}, 'exec', dont_inherit=True))\n"
@@ -213,8 +213,12 @@ def _pack(
     return ref, packed
 
 
-def _read(path: Path, *, hint: str = "pass a Python file") -> str:
-    """Return a text without the mark that some editors put before it."""
+def read_text(path: Path, *, hint: str = "pass a Python file") -> str:
+    """Return the text of a file without the mark that some editors put before it.
+
+    Raises:
+        SCRIPT_UNUSABLE: the file cannot be read, or is not UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An SQL file as a marked function for extraction, and the session of a program.
+"""An SQL file as a marked function for extraction.
 
 The module is imported by the program of the job, on workers too; the parser is imported only when
 the graph is built.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 from types import ModuleType
-from typing import Any
 
 from bicycle_runtime.tables.errors import SQL_LIBRARY_MISSING
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
@@ -29,26 +28,27 @@ def sql_job(
 
     @bicycle_plugin(name=path.stem if path.name != "*.sql" else path.parent.name or "views")
     def statements(env: StreamEnvironment) -> None:
-        _building(file).build_tables(env, text, file=file, of_plugins=of_plugins)
+        building_of(file).build_tables(env, text, file=file, of_plugins=of_plugins)
 
     return statements
 
 
-def check_sql(text: str, *, file: str) -> None:
+def check_sql(text: str, *, file: str, of_plugins: bool = True) -> None:
     """Check an SQL file without building its job.
 
     Args:
         text: The content of the file.
         file: Its name, for errors.
+        of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
         SQL_INVALID: with all problems of the file.
         SQL_LIBRARY_MISSING: the parser is not installed.
     """
-    _building(file).check_tables(text, file=file, of_plugins=True)
+    building_of(file).check_tables(text, file=file, of_plugins=of_plugins)
 
 
-def _building(file: str) -> ModuleType:
+def building_of(file: str) -> ModuleType:
     """Return the module that imports the parser, which workers do not have."""
     try:
         from bicycle_runtime.tables import building  # An extra.
@@ -56,19 +56,3 @@ def _building(file: str) -> ModuleType:
         missing = error.name or "a library"
         raise SQL_LIBRARY_MISSING(file=file, missing=missing) from error
     return building
-
-
-def sql_session(env: StreamEnvironment, *, location: str) -> Any:
-    """Return the session of ``env.sql``, which the SDK finds as an entry point.
-
-    Args:
-        env: The environment.
-        location: File and line of the call, for errors.
-
-    Raises:
-        SQL_LIBRARY_MISSING: the parser is not installed.
-    """
-    _building(location)
-    from bicycle_runtime.tables.session import TableSession  # It imports the parser, too.
-
-    return TableSession(env)
