@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.engine.spark.work_folder import remove_abandoned
+from bicycle_runtime.base.work_folders import remove_abandoned
 from tests.spark.jobsite import JobSite, Process
 from tests.waiting import until
 

@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.cli.sql_answers import _run_job, is_entered, job_file
+from bicycle_runtime.base.work_folders import WorkFolder
+from bicycle_runtime.cli.sql_answers import Shell, _run_job, is_entered, job_file
 from tests.unit.cli.screens import COMMAND, Terminal
 from tests.waiting import PATIENCE_S, until
 
@@ -105,21 +107,55 @@ def test_a_job_of_the_shell_has_the_modules_of_its_functions(tmp_path):
     (tmp_path / "parts" / "more.py").write_text("")
     text = "CREATE FUNCTION twice AS 'doubling:twice';"
 
-    path = job_file(text, tmp_path / "jobs", tmp_path)
+    (tmp_path / "job").mkdir()
+    path = job_file(text, tmp_path / "job", tmp_path)
 
     assert path.read_text() == text
     files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.*")}
     assert files == {path.name, "doubling.py", "parts/more.py"}
 
 
-def test_the_files_of_a_job_are_removed_when_it_ends(tmp_path):
-    path = job_file("SELECT nothing", tmp_path / "jobs", tmp_path)
-
+def test_the_files_of_a_job_are_removed_when_it_ends(shell, tmp_path):
     with pytest.raises(SystemExit) as ended:
-        _run_job(path)
+        _run_job("SELECT nothing", tmp_path)
 
     assert ended.value.code == 4
-    assert list((tmp_path / "jobs").iterdir()) == []
+    assert list((shell.home.path / "sql").iterdir()) == []
+
+
+KILLED = """
+import os, subprocess, sys
+from pathlib import Path
+from bicycle_runtime.cli import sql_answers
+
+def killed(command, **_options):
+    print(command[-1], flush=True)
+    os._exit(9)
+
+subprocess.run = killed
+sql_answers.Shell(as_json=False).run(sys.argv[1])
+"""
+
+
+def test_the_next_shell_removes_the_files_of_a_killed_one(shell, words):
+    folders = shell.home.path / "sql"
+    (folders / "sql-of-somebody").mkdir(parents=True)
+    running = WorkFolder(folders, "sql-")
+    sink = "CREATE TABLE o (n BIGINT) WITH (kind = 'console');"
+    text = f"{TABLE}{sink} INSERT INTO o SELECT n FROM words"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, text], env=shell.environment, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert killed.returncode == 9, killed.stderr
+    left = Path(killed.stdout.splitlines()[-1])
+    assert left.is_file()
+
+    Shell(as_json=False)
+
+    assert not left.parent.exists()
+    assert set(folders.iterdir()) == {folders / "sql-of-somebody", running.path}
+    running.remove()
 
 
 def test_a_query_without_a_table_returns_a_row(shell):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from bicycle_runtime.base.work_folders import WorkFolder, remove_abandoned
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.cli.plan import explain_lines
 from bicycle_runtime.cli.sql_prompt import new_prompt
@@ -39,6 +40,7 @@ from bicycle_sdk.result_tables import ResultTable, text_table
 from bicycle_streams.cli.rendering import answer_json, error_text, show_table, show_text
 
 _EPOCH_RECORDS = 10_000
+_JOB = "sql-"  # The start of the names of jobs, and of their folders.
 _MAIN = "import sys; from bicycle_runtime.cli import main; main(sys.argv[1:], 'bicycle')"
 _SHORT = {"\\d": "SHOW TABLES; SHOW VIEWS", "\\df": "SHOW FUNCTIONS"}
 _DESCRIBE = "\\d "
@@ -96,6 +98,7 @@ class Shell:
 
     def __init__(self, *, as_json: bool, folder: Path = Path()) -> None:
         self.session = ShellSession()
+        remove_abandoned(_job_folders(), _JOB)
         self._as_json, self._folder = as_json, folder
 
     def run(self, text: str, *, file: str = "") -> None:
@@ -119,8 +122,7 @@ class Shell:
             case Running():
                 self._query(answer)
             case JobText():
-                path = job_file(answer.text, home().path / "sql", self._folder)
-                _run_job(path, *(["--json"] if self._as_json else []))
+                _run_job(answer.text, self._folder, *(["--json"] if self._as_json else []))
             case ResultTable():
                 rows = _Rows(answer.columns, as_json=self._as_json)
                 rows.show(answer)
@@ -193,34 +195,39 @@ def _interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, former)
 
 
+def _job_folders() -> Path:
+    return home().path / "sql"
+
+
 def job_file(text: str, folder: Path, source: Path) -> Path:
     """Write the text of a job as a file, with the modules of its functions.
 
     Args:
         text: The text.
-        folder: The folder of such files.
+        folder: The folder of the file.
         source: The folder of the modules.
 
     Raises:
         SCRIPT_UNUSABLE: the modules are too large.
     """
-    name = f"sql-{SystemClock().now_ms()}"
-    path = folder / name / f"{name}.sql"
+    path = folder / f"{_JOB}{SystemClock().now_ms()}.sql"
     files = find_neighbors(source.absolute() / path.name, text)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each, content in {**files, path.name: text.encode()}.items():
-        (path.parent / each).parent.mkdir(parents=True, exist_ok=True)
-        (path.parent / each).write_bytes(content)
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        (folder / each).write_bytes(content)
     return path
 
 
-def _run_job(path: Path, *options: str) -> None:
-    """Run an SQL file as a job and remove its folder; Ctrl-C only stops the job."""
-    command = [sys.executable, "-c", _MAIN, "run", str(path), *options]
+def _run_job(text: str, source: Path, *options: str) -> None:
+    """Run a job in a temporary folder with a lock; Ctrl-C stops only the job."""
+    (parent := _job_folders()).mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = WorkFolder(parent, _JOB)
     try:
+        path = job_file(text, folder.path, source)
+        command = [sys.executable, "-c", _MAIN, "run", str(path), *options]
         with _interrupts():
-            done = subprocess.run(command, check=False)
+            done = subprocess.run(command, check=False, pass_fds=folder.held)
     finally:
-        shutil.rmtree(path.parent)
+        folder.remove()
     if done.returncode:
         sys.exit(done.returncode)

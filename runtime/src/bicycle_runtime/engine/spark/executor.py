@@ -19,6 +19,7 @@ from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.work_folders import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.errors import (
     EXECUTORS_LOST,
     EpochFailedError,
@@ -43,7 +44,6 @@ from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason
 from bicycle_runtime.engine.spark.positions_folder import noted_count
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
 from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
-from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.operators.heartbeats import LastPosition

@@ -32,10 +32,10 @@ from bicycle_runtime.base.processes import (
     open_files_max,
 )
 from bicycle_runtime.base.stacks import STACKS_VARIABLE
+from bicycle_runtime.base.work_folders import WorkFolder
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.early_daemon import DAEMON_MODULE, EARLY_MODULE, SOCKET, WAIT
 from bicycle_runtime.engine.spark.settings import DAEMON_OPTION
-from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
 _PY4J = "py4j"
 _START_SECONDS_MAX = 120

@@ -9,9 +9,9 @@ import contextlib
 from pathlib import Path
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.work_folders import WorkFolder
 from bicycle_runtime.engine.spark.java import StartingJava, start_java
 from bicycle_runtime.engine.spark.settings import default_master, is_embedded, spark_settings
-from bicycle_runtime.engine.spark.work_folder import WorkFolder
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_sdk.clock import SystemClock

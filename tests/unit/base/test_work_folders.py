@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
+from bicycle_runtime.base.work_folders import WorkFolder, remove_abandoned
 
 KILLED = """
 import os
-from bicycle_runtime.engine.spark.work_folder import WorkFolder
+from bicycle_runtime.base.work_folders import WorkFolder
 (WorkFolder().path / "spark.log").touch()
 os._exit(9)
 """

@@ -1,9 +1,9 @@
-"""The temporary folder of one run: Spark's local files and its log. Gone when the run is over.
+"""Temporary folders of processes, such as that of Spark's local files and log.
 
-A killed driver cannot remove its folder. It holds a lock in it, which the kernel releases, so the
-next run on this machine knows abandoned folders; it never takes a folder without a lock. Spark's
-Java process holds the same lock: a Java that is still on its way up when its driver is killed finds
-its folder, comes up, finds no driver, and ends.
+A killed process cannot remove its folder. It holds a lock in it, which the kernel releases, so the
+next process on this machine knows abandoned folders; it never takes a folder without a lock. A
+child process can hold the same lock: a Java that is still on its way up when its driver is killed
+finds its folder, comes up, finds no driver, and ends.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_PREFIX = "bicycle-spark-"
+_SPARK = "bicycle-spark-"
 _LOCK = "lock"
 
 
 class WorkFolder:
-    """A new folder among the temporary files, held until ``remove``."""
+    """A new folder that only its owner can read, held until ``remove``.
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    Args:
+        parent: Contains the folder; None for the temporary files.
+        prefix: The start of its name.
+    """
+
+    def __init__(self, parent: Path | None = None, prefix: str = _SPARK) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         unlocked = self.path / f".{_LOCK}"
         self._descriptor: int | None = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -42,9 +47,14 @@ class WorkFolder:
             self._descriptor = None
 
 
-def remove_abandoned() -> int:
-    """Remove the folders of runs that were killed; return how many there were."""
-    locks = list(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"))
+def remove_abandoned(parent: Path | None = None, prefix: str = _SPARK) -> int:
+    """Remove the folders of killed processes; return how many there were.
+
+    Args:
+        parent: As of ``WorkFolder``.
+        prefix: As of ``WorkFolder``.
+    """
+    locks = list((parent or Path(tempfile.gettempdir())).glob(f"{prefix}*/{_LOCK}"))
     return sum(map(_remove_if_abandoned, locks))
 
 
