@@ -7,7 +7,7 @@ Floats and decimals lose their fraction as ints, as in Flink, Spark and DataFusi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
@@ -63,6 +63,14 @@ def parse_time(text: str) -> datetime:
     except ValueError:
         raise ValueError(f"{text[:_WORD_MAX]!r} is not a timestamp") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _parse_clock(text: str) -> time:
+    found = text.strip()
+    try:  # The hour may have one digit; a zone has no effect.
+        return time.fromisoformat(f"{'0' * (found[1:2] == ':')}{found}").replace(tzinfo=None)
+    except ValueError:
+        raise ValueError(f"{text[:_WORD_MAX]!r} is not a time") from None
 
 
 def _each_item(column: Any, convert: Callable[[Any], Any], wanted: SqlType) -> Any:
@@ -212,7 +220,9 @@ _FROM_TEXT: Mapping[SqlType, Callable[..., Any]] = {
     "DATE": lambda column: by_value(
         column, lambda text: date.fromisoformat(text.strip()[:_WORD_MAX])
     ),
-    "TIME": lambda column: column.cast(pyarrow.time32("ms")),
+    "TIME": lambda column: pyarrow.array(
+        by_value(column, _parse_clock), pyarrow.time32("ms"), safe=False
+    ),
     "INTERVAL": lambda column: by_value(column, parse_interval),
     "JSON": _text_as_json,
     "BLOB": lambda column: column.cast(pyarrow.binary()),
