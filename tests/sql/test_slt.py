@@ -78,18 +78,23 @@ def assert_holds(name, condition, **settings):
     assert crashes == int(mishap in CRASHES)
 
 
+def name_of(value):
+    """Return the name of a condition in the names of tests: 3-7-rocksdb-seal."""
+    return "-".join(map(str, value)) if isinstance(value, tuple) else value
+
+
 CORE = [(name, condition) for name in NAMES for condition in pairs(name)]
 ALL = list(product(PARALLELISMS, EPOCHS, BACKENDS, MISHAPS))
 
 
-@pytest.mark.parametrize(("name", "condition"), CORE)
+@pytest.mark.parametrize(("name", "condition"), CORE, ids=name_of)
 def test_a_file_holds(name, condition):
     assert_holds(name, condition)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize(
-    ("name", "condition"), [case for case in product(NAMES, ALL) if case not in CORE]
+    ("name", "condition"), [case for case in product(NAMES, ALL) if case not in CORE], ids=name_of
 )
 def test_a_file_holds_under_each_condition(name, condition):
     assert_holds(name, condition)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.conftest import KeptSpark
-from tests.sql.test_slt import NAMES, assert_holds
+from tests.sql.test_slt import NAMES, assert_holds, name_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.extended]
 # The points of the other crashes are in workers, which a test cannot reach on Spark.
@@ -15,6 +15,6 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "condition"), CASES)
+@pytest.mark.parametrize(("name", "condition"), CASES, ids=name_of)
 def test_a_file_holds_on_spark(name, condition, spark):
     assert_holds(name, condition, new_executor=lambda: KeptSpark(spark))
