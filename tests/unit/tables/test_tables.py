@@ -34,6 +34,12 @@ def written(folder):
     return sorted(json.loads(line)["a"] for path in folder.rglob("*.jsonl") for line in path.open())
 
 
+@pytest.mark.parametrize("word", ["DOUBLE PRECISION", "double precision", "CHARACTER VARYING(9)"])
+def test_the_name_of_a_type_may_have_two_words(word):
+    assert problems(f"{TABLE.replace('b VARCHAR', f'b {word}')}{OUT} INSERT INTO out SELECT a, "
+                    "CAST(b AS VARCHAR) FROM t") == []  # fmt: skip
+
+
 @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
 def test_files_are_read_with_the_types_of_the_table(tmp_path, format):
     rows = [{"n": 1, "x": 0.5, "s": "ä", "b": True}, {"n": None, "x": None, "s": "", "b": False}]

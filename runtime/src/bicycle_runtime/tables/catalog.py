@@ -50,6 +50,11 @@ _FROM_CLAUSES = {
     "key_field": "write PRIMARY KEY (…)",
 }
 _FORMAT = "value_format"
+# Connectors of other systems, with those that read and write the same data.
+_KINDS_OF_OTHERS = {
+    **dict.fromkeys(("filesystem", "posix_fs", "s3"), "file"), "print": "console",
+    "upsert-kafka": "kafka", "jdbc": "postgres", "postgres-cdc": "postgres",
+}  # fmt: skip
 # Sources whose records have no fields, or that only make sense in a pipeline.
 _NO_TABLES = {"collection", "generator", "text"}
 _COLUMN_WORDS: Mapping[SqlType, str] = {
@@ -311,7 +316,8 @@ class Catalog:
         word, at = options[given[0]], self.text.values[name.text, given[0]]
         if word not in SOURCES and word not in SINKS:
             known = sorted({*SOURCES, *SINKS} - _NO_TABLES)
-            raise SqlProblem(at, no_such("connector", word, known))
+            near = _KINDS_OF_OTHERS.get(str(word).lower())
+            raise SqlProblem(at, no_such("connector", word, known, near=near))
         return str(word)
 
     def _require_role(self, table: Table, role: Role, at: int) -> None:
@@ -444,9 +450,9 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def no_such(kind: str, name: str, known: Iterable[str]) -> str:
+def no_such(kind: str, name: str, known: Iterable[str], *, near: str | None = None) -> str:
     """Return the problem of an unknown name, with the nearest known one."""
     names = list(known)
-    near = likely(name, names) or likely(name.lower(), names)
+    near = near or likely(name, names) or likely(name.lower(), names)
     hint = f"did you mean {near!r}? " if near else ""
     return f"there is no {kind} {name!r}; {hint}known: {', '.join(names) or 'none'}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
@@ -32,6 +33,11 @@ _INTERVALS = {
 }  # fmt: skip
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _TOKENS_MAX = 200_000
+_REJECTED = {  # Words before a parenthesis.
+    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not supported",
+    "WINDOW": "window(…) is not supported; write FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL '…' "
+    "MINUTE) and GROUP BY window_start, window_end",
+}
 # The parser warns about statements that it does not know; here they are errors.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -257,6 +263,11 @@ def parse_query(cursor: Cursor) -> Query:
         SqlProblem: it is not a query.
     """
     at = cursor.at
+    for token, following in pairwise(cursor.tokens[cursor.index :]):
+        problem = _REJECTED.get(token.text.upper())
+        is_quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if problem is not None and not is_quoted and following.text == "(":
+            raise SqlProblem(int(token.start), problem)
     windows: dict[str, WindowCall] = {}
     tokens = _replace_windows(cursor, windows)
     tree = _parse(tokens, cursor.text, at)

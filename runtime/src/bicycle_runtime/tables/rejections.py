@@ -16,15 +16,15 @@ _CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
     "qualify": f"QUALIFY is not supported: {_CHANGES}",
     "windows": f"WINDOW is not supported: {_CHANGES}; use a function in FROM, such as TUMBLE",
-    "laterals": "LATERAL is not supported",
+    "laterals": "LATERAL is not supported; for an array, write CROSS JOIN UNNEST(column) AS t (x)",
     "sample": "TABLESAMPLE is not supported: results must not depend on chance",
     "pivots": "PIVOT is not supported",
     "hint": "hints are not supported",
     "into": "SELECT INTO is not supported; write INSERT INTO table SELECT …",
     "locks": "FOR UPDATE is not supported",
-    "match": "MATCH_RECOGNIZE is not supported",
     "connect": "CONNECT BY is not supported",
 }
+_WINDOWS = frozenset({"TUMBLE", "HOP", "SESSION"})
 _JOINS: Mapping[str, str] = {
     "NATURAL": "NATURAL JOIN is not supported; write USING (…)",
     "ASOF": "ASOF JOIN is not supported; write JOIN b FOR SYSTEM_TIME AS OF a.at ON a.id = b.id",
@@ -144,6 +144,12 @@ def check_group(node: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
     if node.args.get("all"):
         raise SqlProblem(at(node), "GROUP BY ALL is not supported; name the columns")
     for each in node.expressions:
+        if isinstance(each, exp.Anonymous) and each.name.upper() in _WINDOWS:
+            word = each.name.upper()
+            raise SqlProblem(
+                at(each), f"GROUP BY {word}(…) is not supported; write FROM {word}(TABLE …, "
+                "DESCRIPTOR(…), INTERVAL '…' MINUTE) and GROUP BY window_start, window_end",
+            )  # fmt: skip
         if isinstance(each, exp.GroupingSets | exp.Rollup | exp.Cube):
             word = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(each), "GROUPING SETS")
             raise SqlProblem(at(each), f"{word} is not supported; write a query for each grouping")

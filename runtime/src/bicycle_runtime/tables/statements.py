@@ -29,6 +29,7 @@ from bicycle_runtime.tables.texts import SqlText
 
 _TIME_DIGITS_MAX = 3
 _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE, TokenType.VAR)
+_LONG_TYPES = ("DOUBLE PRECISION", "CHARACTER VARYING")  # Each is one token.
 _SHELL = "a job has no output; `bicycle sql FILE` runs such statements"
 # Statements of other systems, with the reason why they are rejected.
 _REJECTED = {
@@ -44,9 +45,19 @@ _REJECTED = {
     "ALTER": "a file defines all tables of its job; change the CREATE statement",
     "USE": "there are no catalogs and databases; a file has all tables of its job",
     **dict.fromkeys(
-        ("BEGIN", "COMMIT"),
+        ("BEGIN", "COMMIT", "EXECUTE", "END"),
         "all statements of a file are one job, which publishes its epochs as a whole",
     ),
+}
+# Objects that other systems create, with the statement that does the same here.
+_NOT_CREATED = {
+    "MATERIALIZED": "use CREATE VIEW and INSERT INTO",
+    "SOURCE": "use CREATE TABLE … WITH (kind = '…')",
+    "STREAMING": "use CREATE TABLE … WITH (kind = '…')",
+    "SINK": "use CREATE TABLE … WITH (kind = '…') and INSERT INTO … SELECT",
+    "SYSTEM": "use CREATE FUNCTION name AS 'module:function'",
+    "SECRET": "use a reference as the value of an option, such as 'env:SHOP_PASSWORD'",
+    **dict.fromkeys(("CATALOG", "DATABASE", "SCHEMA"), _REJECTED["USE"]),
 }
 
 
@@ -188,10 +199,11 @@ def _create(cursor: Cursor) -> Statement:
         return _create_view(cursor)
     if cursor.take("FUNCTION"):
         return _create_function(cursor)
-    if cursor.sees("MATERIALIZED"):
-        raise SqlProblem(
-            cursor.at, "CREATE MATERIALIZED VIEW is not supported; use CREATE VIEW and INSERT INTO"
-        )
+    token = cursor.peek()
+    word = "" if token is None else token.text.upper()
+    if word in _NOT_CREATED:
+        shown = f"{word} VIEW" if word == "MATERIALIZED" else word
+        raise SqlProblem(cursor.at, f"CREATE {shown} is not supported; {_NOT_CREATED[word]}")
     raise cursor.unexpected("TABLE, VIEW or FUNCTION")
 
 
@@ -209,6 +221,8 @@ def _create_table(cursor: Cursor) -> CreateTable:
     columns: list[ColumnDefinition] = []
     watermark: Watermark | None = None
     key: tuple[Name, ...] = ()
+    if cursor.sees("LIKE"):
+        raise SqlProblem(cursor.at, "LIKE is not supported; declare the columns in parentheses")
     cursor.expect("(")
     while True:
         if cursor.sees("WATERMARK", "FOR"):
@@ -246,6 +260,11 @@ def _column(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
         if not tokens:
             raise cursor.unexpected("an expression")
         value = parse_value(tokens, cursor.text)
+        if isinstance(value, exp.Anonymous) and value.name.upper() == "PROCTIME":
+            raise SqlProblem(
+                tokens[0].start, "PROCTIME() is not a column; write it in a join: FOR SYSTEM_TIME "
+                "AS OF PROCTIME()",
+            )  # fmt: skip
         return ColumnDefinition(name=name, type="NULL", value=value), False
     kind = _type(cursor)
     is_nullable, is_key = True, False
@@ -273,9 +292,8 @@ def _column(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
 def _type(cursor: Cursor) -> SqlType:
     """Read the type of a column, such as ``DECIMAL(10, 2)`` or ``BIGINT[]``."""
     begin, at = cursor.index, cursor.at
-    cursor.name("a type")
-    cursor.take("PRECISION")
-    cursor.take("VARYING")
+    if not any(map(cursor.take, _LONG_TYPES)):
+        cursor.name("a type")
     if cursor.take("("):
         cursor.part()
         while cursor.take(","):
@@ -420,6 +438,11 @@ def _insert(cursor: Cursor) -> Insert:
     cursor.expect("INTO")
     name = _read_name(cursor, "a table")
     columns = cursor.names("a column") if cursor.sees("(") and not cursor.sees_query(1) else ()
+    if cursor.sees("VALUES"):
+        raise SqlProblem(
+            cursor.at, "VALUES is not supported: a job reads the rows of its sources; the files of "
+            "`bicycle sql test` insert rows",
+        )  # fmt: skip
     return Insert(name=name, columns=columns, query=parse_query(cursor))
 
 
