@@ -146,3 +146,23 @@ def test_results_are_equal_whatever_the_epochs_are(data, bound):
     )
 
     assert found == results(job, script)
+
+
+def test_state_that_is_read_when_no_batch_is_processed_is_read_alone_from_disk():
+    before = [
+        *(("left", ("a", 0, f"left{number}")) for number in range(3)),
+        *(("left", ("b", 0, "left3")), ("right", ("b", 0, "right4")), ("left", ("a", 0, "left5"))),
+        *(("right", ("a", 5, "right6")), ("right", ("b", 10, "right7"))),
+        *(("left", ("b", 0, "left8")), ("left", ("b", 6, "left9"))),
+    ]
+    last = [("right", ("a", 10, "right10")), ("right", ("a", 10, "right11"))]
+    cut = [each for row in before for each in (row, None)]
+
+    found = results(
+        job_of(0),
+        [*cut, "crash", *last],
+        parallelism=3,
+        engine=EngineOptions(state_backend="rocksdb"),
+    )
+
+    assert found == results(job_of(0), before + last)

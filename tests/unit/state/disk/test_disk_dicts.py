@@ -21,6 +21,7 @@ STEPS = st.lists(
         st.tuples(
             st.sampled_from(["clear", "seal", "seal", "age", "lose", "replace", "last", "take"])
         ),
+        st.tuples(st.just("expect"), st.lists(KEYS, max_size=4)),
         st.tuples(st.just("update"), st.dictionaries(KEYS, st.integers(), max_size=3)),
     ),
     max_size=40,
@@ -95,6 +96,9 @@ class Play:
         else:
             with pytest.raises(KeyError):
                 self.counts.popitem()
+
+    def expect(self, keys):
+        self.worker.tables.space.expect(lambda: keys, dict.fromkeys(keys, 1))
 
     def seal(self):
         self.epoch += 1

@@ -143,11 +143,15 @@ def test_a_damaged_folder_is_built_anew(start, sealed, tmp_path, caplog, damage)
     assert start().read(newer) == ({**EXPECTED[0], "ada": 5}, [12, 3, 0, 0])
 
 
-def test_a_folder_that_fails_in_the_middle_of_an_epoch_is_built_anew(start, sealed, caplog):
+@pytest.mark.parametrize("expected", [[], ["ada", "bob"]], ids=["one-by-one", "batch"])
+def test_a_folder_that_fails_in_the_middle_of_an_epoch_is_built_anew(
+    start, sealed, caplog, expected
+):
     worker = start()
     table = worker.store.at(sealed)
     counts = table.group(0).instance.counts
     counts["new"] = 1
+    worker.tables.space.expect(lambda: expected, dict.fromkeys(expected, 0))
     worker.tables.space.cache._space.close()
 
     with caplog.at_level(logging.WARNING):

@@ -297,7 +297,14 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         if self.order is not None:
             self.order.gather(batch)
             return Batch([], batch.lineage)
-        return super().apply(batch)
+        space = self.context.tables.space
+        if not space.reads_ahead or self.spec.scope is not StateScope.KEY_GROUPS:
+            return super().apply(batch)
+        space.expect(self.context.batch_keys, self.context.groups)
+        try:
+            return super().apply(batch)
+        finally:
+            space.expect_nothing()
 
     def methods(self) -> Methods:
         return self._methods

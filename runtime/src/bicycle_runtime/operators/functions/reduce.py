@@ -37,6 +37,8 @@ class ReduceOperator(Operator, Stateful):
         storage: The location of the state.
     """
 
+    context: KeyedContext
+
     def __init__(  # an operator's four parts, and the further parts of a reduce
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any],
@@ -68,12 +70,17 @@ class ReduceOperator(Operator, Stateful):
         assert groups is not None
         failed = self.policy.failed
         keys = list(map(self._key_of, values))
+        space = self.context.tables.space
+        if space.reads_ahead:
+            space.expect(lambda: keys, self.context.groups)
         results: list[Any] = []
         go_through(
             partial(self._fold, zip(values, groups, keys, strict=True), results), results,
             self.policy.settle,
             lambda index: partial(self._fold_again, values[index], groups[index], keys[index]),
         )  # fmt: skip
+        if space.reads_ahead:
+            space.expect_nothing()
         has_drops = self.policy.failed != failed
         touched = list(zip(groups, keys, strict=True))
         if has_drops:

@@ -7,8 +7,8 @@ sealed; of the others the bound keeps the entries used last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from bicycle_runtime.state.rocksdb.indexes import Index
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, is_from_rocksdb
@@ -50,6 +50,30 @@ class UncountedPart:
         """Keep everything."""
 
 
+class BatchKeys:
+    """The keys of the records of a batch, by which single values of state are read.
+
+    Args:
+        keys: Returns the keys; called when the first of them is read.
+        groups: The key group of a key, by indexing.
+    """
+
+    def __init__(self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]) -> None:
+        self._keys = keys
+        self._groups = groups
+        self._found: dict[int | None, dict[Any, None]] = {}
+
+    def of(self, group: int | None) -> dict[Any, None]:
+        """Return the keys of a key group; None for all keys."""
+        found = self._found
+        if None not in found:
+            found[None] = dict.fromkeys(self._keys())
+        if group is not None and len(found) == 1:
+            for key in found[None]:
+                found.setdefault(self._groups[key], {})[key] = None
+        return found.get(group, {})
+
+
 class DiskCache:
     """The parts on disk of one operator in one subtask.
 
@@ -64,9 +88,10 @@ class DiskCache:
         self.groups = range(0)
         self.timed: dict[str, bool] = {}
         self.marks: set[str] = set()
+        self.batch: BatchKeys | None = None
         self._indexes: dict[str, Index] = {}
         self._space: RocksSpace | None = None
-        self.get: Callable[[bytes], bytes | None] = _nowhere
+        self.get: Callable[[Any], Any] = _nowhere
         self._heal: Callable[[BaseException], RocksSpace] | None = None
         self._members: list[CachePart] = []
         self._stale: list[bytes] = []
@@ -102,8 +127,8 @@ class DiskCache:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def read(self, entry_key: bytes) -> bytes | None:
-        """Return the sealed bytes of a database key, or None."""
+    def read(self, entry_key: Any) -> Any:
+        """Return the sealed bytes of a database key or None, or a list of them for a list."""
         try:
             return self.get(entry_key)
         except Exception as error:

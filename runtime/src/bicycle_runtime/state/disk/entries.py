@@ -43,9 +43,14 @@ class DiskValueEntries(CarefulValueEntries):
         self.stored = DiskDict(sealed, Tracking(touches=not is_frozen))
         self.entries = self.stored
 
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key, else the default."""
+        if self._is_frozen and self.expiry is None:  # hot path: one lookup instead of two.
+            return self.stored.get(key, default)
+        return super().get(key, default)
+
     def peek(self, entry_key: Any) -> Any:
-        value = self.stored.peek(entry_key)
-        return NO_BOUND if value is MISSING else value
+        return self.stored.peek(entry_key)
 
     def load(self, entry_keys: Iterable[Any], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
         """Evict entries that other tasks sealed."""
@@ -295,8 +300,7 @@ class DiskMapEntries(MapEntries):
         self._forget_order()
 
     def peek(self, entry_key: tuple[Any, Any]) -> Any:
-        value = self.stored.peek(entry_key)
-        return NO_BOUND if value is MISSING else value
+        return self.stored.peek(entry_key)
 
     def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
         return list(map(self.peek, entry_keys))

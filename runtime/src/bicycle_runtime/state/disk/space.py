@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind, WindowKey
-from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
+from bicycle_runtime.state.disk.cache import BatchKeys, DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
 from bicycle_runtime.state.disk.entries import DiskMapEntries, DiskValueEntries
 from bicycle_runtime.state.disk.folder import LocalFolder
@@ -59,6 +59,7 @@ class DiskSpace(StateSpace):
     """
 
     holds_all = False
+    reads_ahead = True
 
     def __init__(self, settings: StateSettings, *, job_url: str) -> None:
         self.cache = DiskCache(settings, job_url=job_url)
@@ -88,7 +89,10 @@ class DiskSpace(StateSpace):
     # --- parts of tables ---------------------------------------------------------------------
 
     def dicts(self, name: str, codec: ValueCodec) -> dict[int, dict[Any, Any]]:
-        return _Dicts(lambda group: DiskDict(SealedEntries(self.cache, name, codec, group=group)))
+        def make(group: int) -> DiskDict:
+            return DiskDict(SealedEntries(self.cache, name, codec, group=group, is_by_key=True))
+
+        return _Dicts(make)
 
     def load(self, entries: dict[Any, Any], change_set: ChangeSet, codec: ValueCodec) -> None:
         assert isinstance(entries, DiskDict)
@@ -96,7 +100,9 @@ class DiskSpace(StateSpace):
 
     def attribute_dict(self, attribute: Attribute, group: int, initial: dict[Any, Any]) -> DiskDict:
         assert attribute.tracked is not None
-        sealed = SealedEntries(self.cache, attribute.state_name, attribute.codec, group=group)
+        sealed = SealedEntries(
+            self.cache, attribute.state_name, attribute.codec, group=group, is_by_key=True
+        )
         found = DiskDict(sealed, attribute.tracked)
         found.put_all(initial)
         return found
@@ -107,9 +113,10 @@ class DiskSpace(StateSpace):
     ) -> KeyedEntries:  # fmt: skip
         cache, is_map = self.cache, descriptor.kind in ("list", "map")
 
-        def group_of(entry_key: Any) -> int:
-            return groups[entry_key[0]] if is_map else groups[entry_key]
+        def group_of_entry(entry_key: Any) -> int:
+            return groups[entry_key[0]]
 
+        group_of = group_of_entry if is_map else groups.__getitem__
         ttl = descriptor.time_to_live
         cache.timed[times] = ttl is not None
         found: KeyedEntries
@@ -117,11 +124,15 @@ class DiskSpace(StateSpace):
         if ttl is not None:
             expiry = DiskExpiry(
                 ttl, lambda: clock(ttl.time), cache, times,
-                stamps=DiskDict(SealedEntries(cache, times, _STAMPS, group_of=group_of)),
+                stamps=DiskDict(
+                    SealedEntries(
+                        cache, times, _STAMPS, group_of=group_of, is_by_key=not is_map
+                    )
+                ),
                 entry_keys=lambda: found.entry_keys(),  # noqa: PLW0108  # they are made below
             )  # fmt: skip
         frozen = descriptor.stored_type is not None and is_frozen_type(descriptor.stored_type)
-        sealed = SealedEntries(cache, entries, codec, group_of=group_of)
+        sealed = SealedEntries(cache, entries, codec, group_of=group_of, is_by_key=not is_map)
         if is_map:
             found = DiskMapEntries(
                 cache, entries, groups.__getitem__, sealed,
@@ -173,6 +184,12 @@ class DiskSpace(StateSpace):
 
     def trim(self) -> None:
         self.cache.trim()
+
+    def expect(self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]) -> None:
+        self.cache.batch = BatchKeys(keys, groups)
+
+    def expect_nothing(self) -> None:
+        self.cache.batch = None
 
     def close(self) -> None:
         if self._folder is not None:

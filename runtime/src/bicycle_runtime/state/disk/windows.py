@@ -431,6 +431,10 @@ class _Loading:
         self._codec = codec
         self._load = load
 
+    def decode_list(self, data: bytes) -> list[Any]:
+        """Return the values of an encoded array."""
+        return list(map(self._load, self._codec.decode_list(data)))
+
     def decode_one(self, item: bytes, key: Any = None) -> Any:
         """Return a value from its own bytes."""
         return self._load(self._codec.decode_one(item, key))

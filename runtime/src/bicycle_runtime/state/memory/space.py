@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
 from bicycle_runtime.records.codecs import AnyCodec
@@ -81,10 +81,12 @@ class StateSpace(WindowTables):
     """The state of one operator in one subtask.
 
     ``holds_all`` means that tables have all sealed entries as objects; otherwise ``read``, ``has``
-    and ``names`` return them. ``groups`` are its key groups.
+    and ``names`` return them. With ``reads_ahead``, ``expect`` is called before the records of a
+    batch. ``groups`` are its key groups.
     """
 
     holds_all: bool
+    reads_ahead: ClassVar[bool] = False
     groups: range
 
     # --- sealed state --------------------------------------------------------------------------
@@ -172,6 +174,17 @@ class StateSpace(WindowTables):
     @abstractmethod
     def trim(self) -> None:
         """Keep the memory bound. Called between batches."""
+
+    def expect(self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]) -> None:
+        """Prepare for reads of the state of some keys.
+
+        Args:
+            keys: Returns the keys of the records.
+            groups: The key group of a key, by indexing.
+        """
+
+    def expect_nothing(self) -> None:
+        """Read state one by one again. Called after the records of a batch."""
 
     @abstractmethod
     def close(self) -> None:

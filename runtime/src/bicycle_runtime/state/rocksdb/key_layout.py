@@ -159,4 +159,11 @@ def raw_list(raw: Any) -> list[msgspec.Raw]:
     return _RAW_LIST.decode(raw)
 
 
+def array_of(values: list[bytes]) -> bytes:
+    """Return a MessagePack array of values that are encoded already."""
+    count = len(values)
+    head = bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
+    return head + b"".join(values)
+
+
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])

@@ -19,6 +19,7 @@ from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
 from bicycle_runtime.state.rocksdb.key_layout import (
     INDEX_START,
+    array_of,
     behind,
     frame,
     group_start,
@@ -288,7 +289,7 @@ class RocksSpace:
         for db_key, data in self.scan(start, behind(start)):
             keys.append(key_in(db_key[len(start) :], data))
             values.append(value_in(data))
-        return make_change_set(group, name, _KEYS.encode_list(keys), _array(values), is_full=True)
+        return make_change_set(group, name, _KEYS.encode_list(keys), array_of(values), is_full=True)
 
     def complete(self, indexes: Sequence[Index], groups: range) -> None:
         """Keep exactly these indexes; build missing ones from the change sets.
@@ -424,13 +425,6 @@ def _keys_of_times(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes
 
 def _times_of(name: str) -> str:
     return _TIMES + name.removeprefix(_ENTRIES).partition(".")[2]
-
-
-def _array(values: list[bytes]) -> bytes:
-    """Return a MessagePack array of values that are encoded already."""
-    count = len(values)
-    head = bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
-    return head + b"".join(values)
 
 
 def _options(settings: StateSettings) -> rocksdict.Options:
