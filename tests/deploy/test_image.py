@@ -1,5 +1,6 @@
 """The image: its entry point, and the files from which it is built."""
 
+import json
 import os
 import re
 import runpy
@@ -150,6 +151,36 @@ def test_prometheus_accepts_its_configuration_with_the_alert_rules(tmp_path, pro
 
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "rules found" in checked.stdout
+
+
+def test_each_port_of_the_compose_file_belongs_to_one_program_and_is_on_the_page():
+    page = (ROOT / "docs/how-to/containers.md").read_text("utf-8")
+    words = [word for each in services().values() for word in each.get("command", ())]
+    variables = [each.get("environment", {}) for each in services().values()]
+    named = [port for each in variables for name, port in each.items() if name.endswith("_PORT")]
+    after = [words[index + 1] for index, word in enumerate(words) if word == "--port"]
+    listening = [word.rpartition(":")[2] for word in words if "listen-address" in word]
+    ports = ["9000", *named, *after, *listening]
+
+    assert sorted(ports) == ["3000", "8081", "8082", "9000", "9090", "9092"]
+    assert [port for port in ports if not re.search(rf"\| [\d, ]*\b{port}\b[\d, ]*\|", page)] == []
+
+
+def test_grafana_finds_the_dashboard_and_its_data_source():
+    files = {Path(target).parent: path for target, path in mounts().items()}
+    provisioning = Path("/etc/grafana/provisioning")
+    source, providers = (
+        yaml.safe_load(files[provisioning / name].read_text("utf-8"))
+        for name in ("datasources", "dashboards")
+    )
+    folder = Path(providers["providers"][0]["options"]["path"])
+    dashboard = json.loads(files[folder].read_text("utf-8"))
+    variables = {each["name"]: each for each in dashboard["templating"]["list"]}
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+
+    assert variables["source"]["query"] == source["datasources"][0]["type"] == "prometheus"
+    assert {each["datasource"]["uid"] for each in targets} == {"${source}"}
+    assert {name for each in targets for name in re.findall(r"\$(\w+)", each["expr"])} == {"job"}
 
 
 def test_prometheus_asks_the_service_and_grafana_asks_prometheus():
