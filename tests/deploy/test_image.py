@@ -7,13 +7,17 @@ import runpy
 import shutil
 import subprocess
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import click
 import pytest
 import yaml
 
 from bicycle_runtime.cli.root import main
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.address import write_address
 from tests.deploy.rendering import ROOT
 from tests.lock_file import DEVELOPMENT, locked
 
@@ -71,6 +75,43 @@ def test_an_executor_without_its_variables_does_not_start(tmp_path):
 
     assert words == []
     assert "SPARK_EXECUTOR_MEMORY" in error
+
+
+class Health(BaseHTTPRequestHandler):
+    """A service whose health is a status."""
+
+    status = 200
+
+    def do_GET(self):
+        self.send_response(self.status if self.path == "/health" else 404)
+        self.end_headers()
+
+    def log_message(self, *_words):
+        """Keep the output of tests free of requests."""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [(["bicycle", "up"], 200, 0), (["bicycle", "up"], 503, 1), (["bicycle", "run"], 503, 0)],
+)
+def test_a_container_is_healthy_if_its_service_responds(tmp_path, words, status, code):
+    check = runpy.run_path(str(IMAGE / "healthcheck.py"))["main"]
+    handler = type("Health", (Health,), {"status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        (tmp_path / "service").mkdir()
+        write_address(Home(tmp_path), url, is_open=True, grpc=None)
+        found = check(tmp_path, words)
+        server.shutdown()
+
+    assert found == code
+
+
+def test_a_service_that_has_not_started_is_not_healthy(tmp_path):
+    check = runpy.run_path(str(IMAGE / "healthcheck.py"))["main"]
+
+    assert check(tmp_path, ["bicycle", "up"]) == 1
 
 
 def test_the_extras_of_the_image_have_the_entries_of_the_lock_file():
