@@ -113,7 +113,7 @@ docs-tests: site ## the site, and the tests of docs against code
 release: setup .venv-release/setup.stamp ## build the wheels, check them, and run the demo from them
 	$(BIN)/nox --session release
 
-image: setup ## build the container image, run jobs in it, and run the compose file; needs root, buildah and podman
+image: setup ## build the container image, run jobs in it, and run the compose file; needs root, buildah, podman and Maven
 	$(BIN)/nox --session image
 
 kube: setup ## run the operator against a real API server; needs Go and etcd

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -195,7 +197,6 @@ def release(session: nox.Session) -> None:
 
 # Bytes of the image as a registry stores it.
 IMAGE_BYTES_MAX = 700_000_000
-PODMAN_COMPOSE = "podman-compose==1.6.0"
 # Settings for a machine of CI, which may not raise limits, and whose cgroups crun rejects.
 CONTAINERS_CONF = """
 [containers]
@@ -210,7 +211,7 @@ cgroup_manager = "cgroupfs"
 
 @nox.session
 def image(session: nox.Session) -> None:
-    """Build the image, count words in it, and run the compose file: needs root and buildah."""
+    """Build the image, count words in it, and run the compose file: needs root, buildah, Maven."""
     folder = Path(".build/image").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("data", "output"):
@@ -237,8 +238,10 @@ def image(session: nox.Session) -> None:
     archive.unlink()
     if size > IMAGE_BYTES_MAX:
         session.error(f"at most {IMAGE_BYTES_MAX:,} bytes are allowed")
+    _check_contents(session, run)
     _count_words_in_image(session, folder, run)
-    _run_compose(session, folder, run, environment)
+    program = (str(BIN / "python"), "tools/run_compose.py", str(folder))
+    session.run(*program, external=True, env=environment)
 
 
 def _build_base(rootfs: Path, run: Callable[..., str]) -> None:
@@ -269,6 +272,32 @@ def _image_build() -> list[str]:
     return words
 
 
+# Prints the user, the installed packages and the bill of materials of the image.
+CONTENTS = """
+import importlib.metadata, json, os
+packages = {each.name: each.version for each in importlib.metadata.distributions()}
+with open("/opt/bicycle/sbom.json") as file:
+    listed = {each["name"]: each["version"] for each in json.load(file)["components"]}
+print(json.dumps([os.getuid(), packages, listed]))
+"""
+
+
+def _check_contents(session: nox.Session, run: Callable[..., str]) -> None:
+    """Check the user of the image, that all packages are locked, and its bill of materials."""
+    image = ("podman", "run", "--rm")
+    found = run(*image, "--entrypoint=python3", "bicycle", "-c", CONTENTS)
+    user, packages, listed = json.loads(found)
+    if user == 0 or packages != listed:
+        session.error(f"user {user}; the bill of materials lacks {packages.keys() - listed.keys()}")
+    pins = {line.partition(" ;")[0] for line in _constraints().read_text("utf-8").splitlines()}
+    plain = {f"{re.sub(r'[-_.]+', '-', name).lower()}=={packages[name]}" for name in packages}
+    loose = {pin for pin in plain - pins if not pin.startswith(("bicycle-", "pip=="))}
+    if loose:
+        session.error(f"in the image and not in the lock files: {sorted(loose)}")
+    run(*image, "--entrypoint=bicycle-operator", "bicycle", "--help")
+    session.log(f"the image has {len(packages)} packages, all locked and listed")
+
+
 def _count_words_in_image(session: nox.Session, folder: Path, run: Callable[..., str]) -> None:
     """Count words on Spark in the driver, and on executors, with a read-only file system."""
     text = Path("docs/demo/the-long-road.txt").read_text(encoding="utf-8")
@@ -292,30 +321,6 @@ def _count_words_in_image(session: nox.Session, folder: Path, run: Callable[...,
         if demo["read_counts"](folder / "output" / name) != demo["count_words"](text):
             session.error(f"the job in the image ({name}) counted other words than the text has")
         session.log(f"a job in the image counted words correctly ({name})")
-
-
-def _run_compose(
-    session: nox.Session, folder: Path, run: Callable[..., str], environment: dict[str, str]
-) -> None:
-    """Start the service of the compose file, and list its jobs with the command of the file."""
-    run(str(BIN / "python"), "-m", "venv", str(folder / "venv"))
-    run(str(folder / "venv/bin/pip"), "install", "--quiet", PODMAN_COMPOSE)
-    compose = (str(folder / "venv/bin/podman-compose"), "--file", "deploy/compose.yaml")
-    try:
-        run(*compose, "up", "--detach", "service")
-        container = run(*compose, "ps", "--quiet").splitlines()[-1]
-        # Without systemd, Podman does not run the health check by itself.
-        check = ["podman", "healthcheck", "run", container]
-        for _ in range(60):
-            if subprocess.run(check, env=os.environ | environment, check=False).returncode == 0:
-                break
-            time.sleep(1)
-        else:
-            session.error("the service of the compose file is not healthy after a minute")
-        run(*compose, "--profile", "cli", "run", "--rm", "cli", "list")
-    finally:
-        run(*compose, "--profile", "cli", "down", "--volumes")
-    session.log("podman-compose ran the service")
 
 
 def _write_golden(session: nox.Session, *, python: Path) -> Path:
