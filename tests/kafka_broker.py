@@ -24,6 +24,7 @@ from bicycle_runtime.dev.broker_options import make_keystore
 from bicycle_runtime.dev.errors import BROKER_MISSING
 from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 # Waits for the end of the tests, however they end, and kills the brokers that they left behind.
 _GUARD = """
@@ -75,7 +76,7 @@ def guard_broker() -> Iterator[Callable[[KafkaBroker], None]]:
 
         yield guard
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import threading
 
+from tests.waiting import PATIENCE_S
+
 _CHUNK_BYTES = 1 << 16
 _ARMED, _LOST, _SILENCE = "armed", "lost", "silence"
-_PATIENCE_S = 60
 
 
 class LostAnswers:
@@ -34,7 +35,7 @@ class LostAnswers:
         self._told: queue.Queue[str] = queue.Queue()
         self.lost_count = 0
         threading.Thread(target=self._listen, daemon=True).start()
-        self.port = int(self._told.get(timeout=_PATIENCE_S))
+        self.port = int(self._told.get(timeout=PATIENCE_S))
 
     def lose(self, pattern: bytes, *, answer: bytes | None = b"") -> None:
         """Lose the answer to the next request that contains the pattern.
@@ -47,7 +48,7 @@ class LostAnswers:
         given = _SILENCE if answer is None else answer.hex()
         self._process.stdin.write(f"{pattern.hex()}:{given}\n")
         self._process.stdin.flush()
-        assert self._told.get(timeout=_PATIENCE_S) == _ARMED
+        assert self._told.get(timeout=PATIENCE_S) == _ARMED
 
     def close(self) -> None:
         self._process.kill()

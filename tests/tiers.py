@@ -42,8 +42,11 @@ EXTENDED_PLACES = (
     "simulation",
     "spark",
 )
-# Seconds that a test of a tier may take, its fixtures included.
+# Seconds that a test of a tier may take, its fixtures included, on the machine of `TABLE`.
 LIMITS_S = {CORE: 120.0, EXTENDED: 400.0}
+# Seconds after which a test on real systems hangs, for each visit of its crash points. It is no
+# limit of speed: on a machine with a load of 50, a start of Java takes minutes.
+HANGS_S = 1_800
 # Shorter tests are not in the table.
 RECORDED_S_MIN = 0.5
 _TIER = "tier"
@@ -105,6 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (_file(item) in last, -seconds[_file(item)], _file(item)))
     for item in items:
         item.user_properties.append((_TIER, tiers[item.nodeid]))
+        if not _is(item, "timeout") and (_is_in_extended_place(item) or _is(item, "spark")):
+            rounds = config.getoption("--crash-rounds") if _is(item, "crash") else 1
+            item.add_marker(pytest.mark.timeout(HANGS_S * rounds))
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -116,8 +122,11 @@ def tier_of(item: pytest.Item) -> str:
     marked = [tier for tier in LIMITS_S if _is(item, tier)]
     if len(marked) > 1:
         raise pytest.UsageError(f"{item.nodeid} is marked with two tiers")
-    by_place = item.path.parent.parent == TABLE.parent and item.path.parent.name in EXTENDED_PLACES
-    return marked[0] if marked else EXTENDED if by_place else CORE
+    return marked[0] if marked else EXTENDED if _is_in_extended_place(item) else CORE
+
+
+def _is_in_extended_place(item: pytest.Item) -> bool:
+    return item.path.parent.parent == TABLE.parent and item.path.parent.name in EXTENDED_PLACES
 
 
 def slices_of(files: Iterable[str], seconds: Mapping[str, float], *, count: int) -> dict[str, int]:

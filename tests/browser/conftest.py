@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from bicycle_runtime.jobs.home import Home
 from tests.browser.fleets import Fleet, fill, fleet_in
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ARTEFACTS = Path(__file__).parents[2] / ".build/screenshots"
 _WORDS = ("chromium", "chromium-browser")
@@ -55,7 +55,7 @@ def serving(home: Home) -> Iterator[str]:
             yield json.loads(address.read_bytes())["url"]
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

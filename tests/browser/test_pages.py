@@ -13,7 +13,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from tests.browser.conftest import is_live, keep_picture, serving
 from tests.browser.fleets import fleet_in, now_ms
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PAGES = {
     "dashboard": "/",
@@ -121,7 +121,7 @@ def test_the_head_of_a_job_shows_what_was_asked_of_it(opened, fleet, url):
     dialog.locator("button").click()
 
     page.wait_for_selector("#job-head .badge:text-matches('CANCEL')")
-    assert fleet.processes["to-cancel"].wait(30) is not None
+    assert fleet.processes["to-cancel"].wait(PATIENCE_S) is not None
 
 
 def test_the_place_of_a_savepoint_is_shown_whole_on_a_phone(opened, fleet, url):

@@ -48,7 +48,6 @@ def site():
         server.shutdown()
 
 
-@pytest.mark.timeout(900)  # The environment of the site may have to be made.
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_finds_the_page_that_answers_it(opened, site, query):
     page = opened(f"{site}/index.html?q={query.replace(' ', '+')}")

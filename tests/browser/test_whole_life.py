@@ -25,7 +25,7 @@ from tests.unit.service_process.served import Served
 from tests.unit.service_process.test_uploads import upload
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -211,7 +211,7 @@ def roll_back(life: Life) -> None:
     life.up()
     number = json.loads(sent[2])["id"]
     path = f"/api/v1/operations/{number}?wait=60"
-    until(lambda: life.served.get(path)["state"] == "failed", "the way back", patience_s=180)
+    until(lambda: life.served.get(path)["state"] == "failed", "the way back")
     assert "three is broken" in json.dumps(life.served.get(path)["error"])
     until(lambda: life.job()["summary"]["state"] == "RUNNING", "the former version")
     life.look("exceptions", "rolled-back")

@@ -22,7 +22,6 @@ from tests.spark.jobsite import SHORT_LIVED_JAVA
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
-_SECONDS_MAX = 180
 # What workers import of what the runtime requires; Spark itself they get from their host.
 WORKER_LIBRARIES = (
     "cloudpickle", "fsspec", "importlib-metadata", "lazy-importer", "msgspec", "packaging",
@@ -31,12 +30,10 @@ WORKER_LIBRARIES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands here, and give it time for the first start."""
+    """Mark what stands here."""
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.cluster)
-            if not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(_SECONDS_MAX))
 
 
 @pytest.fixture(scope="session")

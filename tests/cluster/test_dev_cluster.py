@@ -14,7 +14,7 @@ import pytest
 
 from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 _BICYCLE = Path(sys.executable).with_name("bicycle")
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to/cluster.md"
@@ -29,7 +29,7 @@ def folder(tmp_path):
 def answer(folder, *words):
     """Return exit code and JSON document of a command on the cluster of a folder."""
     command = [str(_BICYCLE), "dev", "cluster", *words, "--dir", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     return done.returncode, json.loads(done.stdout)
 
 

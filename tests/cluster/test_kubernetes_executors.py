@@ -24,7 +24,6 @@ from tests.spark.jobsite import expected_counts, visible_counts
 
 _ADDRESS = re.compile(r"/api/v1/namespaces/jobs/(?P<resource>\w+)(?P<name>/[^?]+)?(?P<query>\?.*)?")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_SECONDS_MAX = 240  # One start of Java after the other.
 
 
 def right_of(method: str, path: str) -> tuple[str, str]:
@@ -121,7 +120,6 @@ def kubernetes(tmp_path: Path) -> Iterator[tuple[Kubernetes, str]]:
     model.delete_all()
 
 
-@pytest.mark.timeout(_SECONDS_MAX + 60)
 def test_pods_with_the_entry_point_of_the_image_run_the_tasks_of_a_job(
     kubernetes, tmp_path, spark_cache
 ):
@@ -140,7 +138,7 @@ def test_pods_with_the_entry_point_of_the_image_run_the_tasks_of_a_job(
     try:
         given = [word for item in settings.items() for word in ("--conf", "=".join(item))]
         life = site.start("--cluster-timeout-ms", "150000", *given)
-        assert life.wait(_SECONDS_MAX) == 0, (life.stderr, model.processes.log)
+        assert life.wait() == 0, (life.stderr, model.processes.log)
     finally:
         site.kill_everything()
 

@@ -35,7 +35,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("seed", range(metafunc.config.getoption("--cluster-schedules")))
 
 
-@pytest.mark.timeout(400)
 def test_no_schedule_of_losses_and_rescales_loses_or_doubles_a_record(
     site: ClusterSite, cluster: SparkCluster, seed: int
 ) -> None:

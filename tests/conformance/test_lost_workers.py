@@ -96,7 +96,6 @@ def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(400)
 def test_no_epoch_waits_for_a_new_daemon_when_pairs_of_idle_workers_are_killed(spark, spark_clock):
     """Java gives a daemon that does not answer 60 s and starts another one."""
     longest_s, daemons, killed_count = 0.0, set(), 0

@@ -69,7 +69,6 @@ def append(folder: Path, line: str) -> None:
 
 @pytest.mark.extended
 @pytest.mark.spark
-@pytest.mark.timeout(600)  # Java is started six times.
 def test_each_command_does_what_the_page_says(folder, bicycle):
     plan, run = lines_of("4.")
     assert "exactly once" in bicycle(plan).replace("-", " ")

@@ -69,7 +69,6 @@ def test_the_address_of_the_sources_is_that_of_the_distributions():
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(900)  # The environment of the site may have to be made.
 def test_the_site_is_built_without_a_warning(tmp_path):
     built = subprocess.run(["make", "site"], capture_output=True, text=True, check=False, cwd=ROOT)
 
@@ -81,7 +80,6 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(900)
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path):
     settings = SETTINGS.with_name(f".mkdocs-{tmp_path.name}.yml")
     (tmp_path / "index.md").write_text("# Title\n\n[gone](gone.md), [nowhere](#nowhere)\n", "utf-8")

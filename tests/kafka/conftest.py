@@ -1,4 +1,4 @@
-"""Tests on a real broker: their marker, time for crash tests, and a word count under load.
+"""Tests on a real broker: their marker, and a word count under load.
 
 The fixtures `kafka_broker`, `secure_kafka_broker`, `new_kafka_broker`, `kafka_admin` and `topic`
 stand in tests/kafka_broker.py, where every test of the repository finds them.
@@ -22,19 +22,13 @@ from tests.plugin_zoo.zoo import install
 from tests.spark.jobsite import JobSite
 
 _HERE = Path(__file__).parent
-_SECONDS_MAX = 180  # The first one may have to fetch the jars.
-_CRASH_ROUND_SECONDS_MAX = 400
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what stands here, and give it time to get the broker and to kill what it must."""
-    crash_seconds = _CRASH_ROUND_SECONDS_MAX * config.getoption("--crash-rounds")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands here."""
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.kafka)
-            if not item.get_closest_marker("timeout"):
-                is_long = item.get_closest_marker("crash") is not None
-                item.add_marker(pytest.mark.timeout(crash_seconds if is_long else _SECONDS_MAX))
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from tests.kafka.sink_runs import messages_in
 from tests.spark.jobsite import Life
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 120.0
 _WORDS = [f"w{number}" for number in range(60)]
 _BATCH = 20
 _QUERY_S = 5.0

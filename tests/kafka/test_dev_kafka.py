@@ -14,7 +14,7 @@ from bicycle_runtime.dev.kafka_topics import list_topics
 from bicycle_runtime.dev.waiting import wait_until
 from tests.kafka_broker import broker_in, create_topic
 from tests.raising import raises
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def produce(broker, topic, values, **settings):
@@ -171,6 +171,6 @@ def test_nobody_else_gets_in(secure_kafka_broker, wrong, reason):
         client.poll(0.1)
         return reason in {error.code() for error in told}
 
-    assert wait_until(is_refused, timeout_s=60), told
+    assert wait_until(is_refused, timeout_s=PATIENCE_S), told
     with pytest.raises(KafkaException):
         client.list_topics(timeout=0.2)

@@ -14,9 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.base.processes import wait_for_end
 from tests.kafka_broker import broker_in, end
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-_SECONDS_MAX = 120
 _BICYCLE = (sys.executable, "-c", "from bicycle_runtime.cli import main; main()")
 
 
@@ -36,7 +35,7 @@ class Terminal:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_SECONDS_MAX,
+            timeout=PATIENCE_S,
             env=self.environment,
         )
 
@@ -59,7 +58,7 @@ def terminal(tmp_path, guard_broker):
 
 
 def first_line(process):
-    assert select.select([process.stdout], [], [], _SECONDS_MAX)[0], "no output in time"
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "no output in time"
     return process.stdout.readline()
 
 
@@ -117,7 +116,7 @@ def test_a_broker_in_the_foreground_ends_with_a_signal(terminal, number):
 
         process.send_signal(number)
 
-        assert process.wait(_SECONDS_MAX) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert not broker.is_running()
 
 
@@ -126,7 +125,7 @@ def test_a_broker_in_the_foreground_that_is_killed_is_an_error(terminal):
         assert json.loads(first_line(process))["started"]
         broker_in(terminal.folder).kill()
 
-        assert process.wait(_SECONDS_MAX) == 1
+        assert process.wait(PATIENCE_S) == 1
         assert json.loads(process.stdout.read())["code"] == "BIC-2205"
 
 
@@ -135,7 +134,7 @@ def test_a_broker_in_the_foreground_that_another_command_stops_is_none(terminal)
         first_line(process)
         assert terminal.run("stop").returncode == 0
 
-        assert process.wait(_SECONDS_MAX) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_broker_in_the_background_survives_the_end_of_its_terminal(terminal):
@@ -146,7 +145,7 @@ def test_a_broker_in_the_background_survives_the_end_of_its_terminal(terminal):
         start_new_session=True,
     )
     with starter:
-        assert starter.wait(_SECONDS_MAX) == 0
+        assert starter.wait(PATIENCE_S) == 0
         record = broker_in(terminal.folder).record()
         assert os.getpgid(record.pid) == os.getsid(record.pid) == record.pid
     # What a terminal does to its session when it is closed, or when somebody types Ctrl-C.
@@ -168,11 +167,11 @@ def test_brokers_do_not_outlive_the_tests_that_are_killed(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words.append(f"--basetemp={tmp_path / 'base'}")
 
-    done = subprocess.run(words, check=False, timeout=_SECONDS_MAX, env=environment, cwd=tmp_path)
+    done = subprocess.run(words, check=False, timeout=PATIENCE_S, env=environment, cwd=tmp_path)
 
     assert done.returncode == -signal.SIGKILL
     record = broker_in(Path((tmp_path / "folder").read_text())).record()
-    assert wait_for_end(record.pid, record.started, timeout_s=30)
+    assert wait_for_end(record.pid, record.started, timeout_s=PATIENCE_S)
 
 
 def test_two_starts_at_once_give_one_broker(terminal):
@@ -181,6 +180,6 @@ def test_two_starts_at_once_give_one_broker(terminal):
     for process in starts:
         with process:
             lines.add(first_line(process))
-            assert process.wait(_SECONDS_MAX) == 0
+            assert process.wait(PATIENCE_S) == 0
 
     assert len(lines) == 1

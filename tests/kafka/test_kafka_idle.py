@@ -14,8 +14,8 @@ from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import ONE, feed, source_run
 from tests.kafka_broker import create_topic
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 60
 REST_MS = 500
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.spark.cli_process import Bicycle
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 JOB = "counts"
 

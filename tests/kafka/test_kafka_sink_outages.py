@@ -16,10 +16,10 @@ from bicycle_runtime.connectors.kafka.errors import (
 from tests.kafka.sink_runs import SinkRun, values_in
 from tests.kafka_broker import broker_in, create_topic, end
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 OPEN_POINTS = ("transaction_begun", "transaction_produced", "transaction_marked")
 EPOCHS = [[f"{epoch}-{number:04}" for number in range(500)] for epoch in range(5)]
-PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from tests.kafka.kafka_feeding import (
 )
 from tests.kafka_broker import create_topic
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 # --- where reading starts ------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ def test_a_compacted_topic_is_read_over_its_holes(kafka_broker, topic, reading):
         found = values_now(kafka_broker, name)
         return len(found) < len(written) // 2
 
-    eventually(is_compacted, wait_s=60)
+    eventually(is_compacted, wait_s=PATIENCE_S)
     run = reading(topics=[name])
 
     found = values(run.drain(Budget(record_count=3, byte_count=1 << 20, parallelism=1), count=1))

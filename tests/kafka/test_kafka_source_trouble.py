@@ -18,6 +18,7 @@ from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk.clock import SystemClock
 from tests.kafka.kafka_feeding import ONE, feed, values
 from tests.kafka_broker import create_topic
+from tests.waiting import PATIENCE_S
 
 FEW = Budget(record_count=5, byte_count=1 << 20, parallelism=1)
 
@@ -332,7 +333,7 @@ def test_a_broker_that_ends_is_an_outage_that_ends_by_itself(
             assert not run.source.poll().has_input
             assert run.source.plan(FEW) == []
         broker.start()
-        found = values(run.drain(FEW, count=15, wait_s=30))
+        found = values(run.drain(FEW, count=15, wait_s=PATIENCE_S))
 
     assert found == numbers(5, 20)
     events = [record.message for record in caplog.records]
@@ -372,7 +373,7 @@ def test_a_hanging_broker_is_an_outage_and_polls_stay_short(new_kafka_broker, re
     finally:
         broker.resume()
 
-    assert values(run.drain(FEW, count=15, wait_s=30)) == numbers(5, 20)
+    assert values(run.drain(FEW, count=15, wait_s=PATIENCE_S)) == numbers(5, 20)
 
 
 def test_partitions_without_a_fresh_answer_are_not_idle(new_kafka_broker, reading):
@@ -430,7 +431,7 @@ def test_a_client_that_has_forgotten_all_brokers_is_replaced(
 
     with caplog.at_level(logging.INFO):
         eventually(lambda: not polled(run).is_reachable)
-        assert values(run.drain(count=15, wait_s=30)) == numbers(5, 20)
+        assert values(run.drain(count=15, wait_s=PATIENCE_S)) == numbers(5, 20)
         run.source.stop()
 
     events = [record.message for record in caplog.records]

@@ -22,6 +22,7 @@ from tests.certificates import make_certificates
 from tests.kafka.kafka_feeding import feed_secure, source_run, values
 from tests.kafka_broker import USERS, create_topic, end
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 NAME = "guarded"
 PASSWORD = "keystore"
@@ -129,7 +130,7 @@ def serving_tls(certificates, name):
     started, stop, ready = [], [], threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(whole(started, stop)), daemon=True)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE_S)
     try:
         yield f"127.0.0.1:{started[0]}"
     finally:

@@ -20,13 +20,12 @@ from bicycle_runtime.jobs.status import JobState
 from tests.docs.test_grafana import FOLDER
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service_process.served import Served
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.extended]
 
 JOB, FAILED = "wordcount_kafka", "another-job"
 FAULT = "transaction_marked@5=hold"
-PATIENCE_S = 180.0
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
@@ -71,7 +70,7 @@ def alerts(tmp_path: Path) -> Iterator[Callable[[Served], Callable[[], set[tuple
             started.append(subprocess.Popen(["prometheus", *words], stdout=log, stderr=log))
 
         def firing() -> set[tuple[str, str]]:
-            with urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=30) as answer:
+            with urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=PATIENCE_S) as answer:
                 found = json.loads(answer.read())["data"]["alerts"]
             return {
                 (each["labels"]["alertname"], each["labels"].get("job", ""))
@@ -106,7 +105,7 @@ def test_a_broker_that_dies_while_a_job_publishes_shows_everywhere(
     life.release()
     summary = until(
         lambda: shown if "stalled" in (shown := summary_of(service))["attention"] else None,
-        lambda: f"attention: {summary_of(service)}; {life.stderr[-2_000:]}", patience_s=PATIENCE_S,
+        lambda: f"attention: {summary_of(service)}; {life.stderr[-2_000:]}",
     )  # fmt: skip
 
     assert summary["state"] == "RUNNING"
@@ -124,11 +123,10 @@ def test_a_broker_that_dies_while_a_job_publishes_shows_everywhere(
     assert words in asked.stdout, asked.stdout
     assert metric(service, "bicycle_job_stalled_seconds") >= STALLED_MS / 1_000
     if firing is not None:
-        until(lambda: ("BicycleNoEpochSealed", JOB) in firing(), "the alert", patience_s=60)
+        until(lambda: ("BicycleNoEpochSealed", JOB) in firing(), "the alert")
 
     broker.resume() if number == signal.SIGSTOP else broker.start()
-    until(lambda: "stalled" not in summary_of(service)["attention"], "the end of the outage",
-          patience_s=PATIENCE_S)  # fmt: skip
+    until(lambda: "stalled" not in summary_of(service)["attention"], "the end of the outage")
     load.finish()
     assert "publishing epoch" not in page(service, f"/jobs/{JOB}")
     if firing is not None:

@@ -202,7 +202,6 @@ DIRECT = whole(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_a_job_that_reads_on_loses_nothing_when_it_is_killed_and_rescaled(
     kafka_broker, topic, new_site
 ):

@@ -28,8 +28,6 @@ PUBLISHING_POINTS = ("after_seal", "before_publish", *TRANSACTION_POINTS, "half_
 # It meets the lease, marker or manifest of the other, or misses files that the other has removed.
 FENCED = ("BIC-1541", "BIC-1770", "BIC-1503", "BIC-1130", "BIC-1132", "BIC-1302")
 EPOCHS = 4
-# A client whose connection was cut meanwhile may see its fence only when a transaction is too old.
-FENCED_SECONDS_MAX = 240
 # One worker runs both levels of an epoch in turn. It stands still behind the last of these points:
 # when it has read, and when it has begun to stage what it counted.
 READING = ("read",)
@@ -37,7 +35,6 @@ STAGING = ("read", "delta_written", "operator")
 ONE_WORKER = ("--master", "local[1,4]", "--parallelism", "1", "--lease-beat-ms", "500")
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("point", PUBLISHING_POINTS)
 def test_a_frozen_driver_that_wakes_up_is_fenced(light_site, load, point):
     load.start()
@@ -47,7 +44,7 @@ def test_a_frozen_driver_that_wakes_up_is_fenced(light_site, load, point):
     until(lambda: _newest_epoch(light_site) >= epoch + EPOCHS, "epochs of the other")
 
     _wake(zombie)
-    assert zombie.wait(FENCED_SECONDS_MAX) == 1
+    assert zombie.wait() == 1
     assert any(f" {code} " in zombie.stderr for code in FENCED), zombie.stderr
     load.counts.wait_for_more(100)
     load.finish()

@@ -14,6 +14,7 @@ from bicycle_runtime.dev.kafka_jars import Jar, fetchers
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.sinks import Rolling
 from tests.cluster.wheels import install, new_venv
+from tests.waiting import PATIENCE_S
 
 SPARK = "pyspark==4.1.0"
 JARS = [
@@ -71,7 +72,9 @@ def spark(tmp_path_factory):
 
     def read(*tables):
         command = [str(python), "-c", READER, ",".join(map(str, paths)), *tables]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, done.stderr[-3_000:]
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -99,7 +102,6 @@ def written(lake):
     return rows
 
 
-@pytest.mark.timeout(400)  # An environment with a Spark is made.
 def test_spark_reads_the_rows_and_the_last_ones_of_each_key(spark, delta, iceberg):
     rows = written(delta)
     assert written(iceberg) == rows

@@ -9,7 +9,6 @@ from tests.unit.service_process.served import Served
 from tests.unit.service_process.test_uploads import upload
 
 JOB = "shop.clicks"
-PATIENCE_S = 180
 
 
 def upload_versions(served, folder):
@@ -46,7 +45,7 @@ class Life:
         def is_reached():
             return self.world.reason() == reason and fields.items() <= self.status.items()
 
-        await self.world.until(is_reached, f"{reason} {fields}", patience_s=PATIENCE_S)
+        await self.world.until(is_reached, f"{reason} {fields}")
 
     async def change(self, **spec):
         await self.world.change(**spec)
@@ -54,9 +53,7 @@ class Life:
     async def count(self, *lines):
         before = self.job.event_count
         self.site.feed(*lines)
-        await self.world.until(
-            lambda: self.job.event_count >= before + len(lines), "words", patience_s=PATIENCE_S
-        )
+        await self.world.until(lambda: self.job.event_count >= before + len(lines), "words")
 
     async def fail_upgrade(self):
         """Upgrade to a version that fails on the next line, and wait for the rollback."""
@@ -64,7 +61,6 @@ class Life:
         await self.world.change(version="2.0", upgrade=patience)
         await self.world.until(
             lambda: self.job is not None and self.job.plugin_version == "2.0", "the new version",
-            patience_s=PATIENCE_S,
         )  # fmt: skip
         self.site.feed("eve")
         await self.until("OperationFailed", phase="RUNNING", version="1.0")
@@ -75,7 +71,7 @@ class Life:
 
     async def delete(self):
         await self.world.delete()
-        await self.world.until(lambda: self.world.found() is None, "end", patience_s=PATIENCE_S)
+        await self.world.until(lambda: self.world.found() is None, "end")
 
 
 def site_of(tmp_path, spark_cache, monkeypatch):

@@ -12,6 +12,7 @@ from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import at_import, in_builder
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 # In a process of its own: those that run tests have files and threads of other tests as well.
 NO_TRACE = """
@@ -166,7 +167,10 @@ def test_an_extraction_leaves_no_trace_in_the_process_that_asks_for_it(cage):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     subprocess.run(
-        [sys.executable, "-c", NO_TRACE, str(cage.folder)], env=environment, check=True, timeout=60
+        [sys.executable, "-c", NO_TRACE, str(cage.folder)],
+        env=environment,
+        check=True,
+        timeout=PATIENCE_S,
     )
 
 

@@ -32,7 +32,6 @@ class Reading:
 class PostgresCase(SinkCase, CanBeUnwritable, HasOutages):
     word = "postgres"
     clock = SystemClock()
-    wait_s = 60.0
     keys = ()
 
     def join(self, server, table):
@@ -73,7 +72,6 @@ class PostgresSourceCase(SourceCase, FeedsBadRecords, HasOutages):
 
     word = "postgres"
     clock = SystemClock()
-    wait_s = 60.0
     follow = False
 
     def join(self, server, table):

@@ -5,7 +5,6 @@ The job of the unit tests of the ledger runs beside a model that knows every epo
 
 import random
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -150,7 +149,6 @@ class Retention(RuleBasedStateMachine):
             assert self.job.read(self.held) == self.job.models[self.held.epoch]
 
 
-@pytest.mark.timeout(300)
 def test_no_order_of_events_removes_what_is_needed(tmp_path_factory):
     class Here(Retention):
         def folder_factory(self):

@@ -11,16 +11,7 @@ import pytest
 
 from tests.pulsar.pulsar_server import PulsarServer
 
-_HERE = Path(__file__).parent
-_SECONDS_MAX = 390  # The first one may have to fetch the jars, which takes Ivy minutes.
 _numbers = itertools.count()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that stand here time to get the server."""
-    for item in items:
-        if _HERE in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_SECONDS_MAX))
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,6 @@ from tests.waiting import until
 
 HOST = "127.0.0.1"
 _LIST = Path(__file__).with_name("pulsar_jars.txt")
-_START_S = 180.0
 _BLOCK = 1 << 16
 _OPENED = (
     "java.base/java.io", "java.base/java.lang", "java.base/java.nio", "java.base/java.util.zip",
@@ -196,7 +195,7 @@ class PulsarServer:
         with (self._folder / "out").open("ab") as out:
             self._process = subprocess.Popen(self._command(conf, log4j), stdout=out, stderr=out)
         self._guard = guard(self._process)
-        until(lambda: self._has_ended() or self._answers(), self._told, patience_s=_START_S)
+        until(lambda: self._has_ended() or self._answers(), self._told)
         assert not self._has_ended(), self._told()
 
     def _command(self, conf: Path, log4j: Path) -> list[str]:

@@ -29,7 +29,7 @@ def run_until(harness, condition):
         harness.run_epoch()
         return condition()
 
-    until(has_come, "what the job gives", patience_s=120)
+    until(has_come, "what the job gives")
 
 
 @pytest.mark.parametrize("point", ["before_seal", "after_seal"])

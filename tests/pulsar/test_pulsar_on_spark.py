@@ -14,7 +14,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.spark
 
 COUNT = 1_000
-_PATIENCE_S = 180  # Two processes of Java beside that of Pulsar.
 JOB = """
 from dataclasses import dataclass
 
@@ -82,12 +81,12 @@ def test_a_source_counts_once_and_a_sink_at_least_once_through_a_killed_driver(
         return asyncio.run(consume(file, "counts")) if (site.root / "counts.ss").exists() else []
 
     first = site.launch(command)
-    until(lambda: len(found()) >= COUNT // 10, lambda: first.stderr, patience_s=_PATIENCE_S)
+    until(lambda: len(found()) >= COUNT // 10, lambda: first.stderr)
     first.process.kill()
     first.wait()
     assert len(found()) < COUNT, "it was killed in the middle"
     second = site.launch(command)
-    assert second.wait(patience_s=_PATIENCE_S) == 0, second.stderr
+    assert second.wait() == 0, second.stderr
 
     wanted = Counter(f"{n % 7} {n // 7 + 1}" for n in range(COUNT))
     assert Counter(found()) == wanted

@@ -34,7 +34,6 @@ class RedisCase(HasOutages):
 
     word = "redis"
     clock = SystemClock()
-    wait_s = 60.0
     query = ""
 
     def join(self, server):

@@ -10,8 +10,7 @@ from bicycle_streams import StreamUrl
 from bicycle_streams.cli.stream_page import StreamPage
 from bicycle_streams.tools.rates import Marks
 from bicycle_streams.tools.watching import Watch
-
-PATIENCE_S = 60.0
+from tests.waiting import PATIENCE_S
 
 
 def test_shards_groups_and_rates_are_told_once(server):

@@ -27,7 +27,6 @@ from tests.waiting import until
 
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
 _LIST = Path(__file__).with_name("s3proxy_jars.txt")
-_START_S = 60.0
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class S3Server:
             )
         self.guard = guard(self.process)
         told = (self.root / "log").read_text
-        until(lambda: not self.is_up() or self._answers(), told, patience_s=_START_S)
+        until(lambda: not self.is_up() or self._answers(), told)
         assert self.is_up(), told()
 
     def make_bucket(self, name: str) -> None:

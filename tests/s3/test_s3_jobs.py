@@ -97,7 +97,6 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly_even_from_a_damaged_file(
     tmp_path, spark_cache, server, bucket
 ):

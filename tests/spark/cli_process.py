@@ -60,7 +60,10 @@ class Bicycle:
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         process = self.start(*words, **environment)
-        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        try:
+            stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        finally:
+            end(process)
         return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
     def answer(self, *words: str, **environment: str):
@@ -82,7 +85,7 @@ class Bicycle:
             status = self.status(job)
             return status if status and condition(status) else None
 
-        return until(found, lambda: f"another status: {self.status(job)}", patience_s=PATIENCE_S)
+        return until(found, lambda: f"another status: {self.status(job)}")
 
     def kill_jobs(self) -> None:
         """Leave no job behind that was submitted, also when the test failed."""

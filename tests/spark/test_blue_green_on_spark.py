@@ -16,7 +16,7 @@ from tests.unit.jobs.upgrading.versions import Site, plugin_wheel
 from tests.unit.service_process.served import Served
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 class Feeding:

@@ -184,8 +184,8 @@ def test_the_word_count_takes_lines_and_sends_counts_over_sockets(bicycle, tmp_p
     try:
         bicycle.wait_until("sockets", lambda status: status["state"] == "RUNNING")
         with (
-            socket.create_connection(("127.0.0.1", sink_port), timeout=30) as reading,
-            socket.create_connection(("127.0.0.1", port), timeout=30) as writing,
+            socket.create_connection(("127.0.0.1", sink_port), timeout=PATIENCE_S) as reading,
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as writing,
             reading.makefile("r") as lines,
         ):
             writing.sendall(b"To be or not\nto be\n")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.spark.cli_process import Bicycle, counts_in, expected_counts
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]  # Two jobs start, one after the other.
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from bicycle_runtime.base.work_folders import remove_abandoned
 from tests.spark.jobsite import JobSite, Process
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.spark
 _LOST_WHILE_PICKLING = """
@@ -85,7 +85,7 @@ def test_java_that_ends_while_a_broadcast_is_pickled_is_told_without_tracebacks(
     """PySpark asks Java for the id of the broadcast."""
     done = subprocess.run(
         [sys.executable, "-c", _LOST_WHILE_PICKLING], cwd=tmp_path, capture_output=True, text=True,
-        timeout=300, check=False,
+        timeout=PATIENCE_S, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tests.plugin_zoo.zoo import install, whole
 from tests.spark.jobsite import JobSite, Process, visible_lines
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 # Counts each key, and rings once for each pair of key and hour, with the count of its rings.
 RINGING = whole(
@@ -114,7 +114,7 @@ def test_ten_kills_within_seconds_lose_and_double_nothing(site: JobSite, pairs):
             os.kill(source.choice(victims).pid, signal.SIGKILL)
             killed += 1
         time.sleep(source.uniform(0.1, 0.5))
-    until(lambda: site.status()["state"] in ("FINISHED", "FAILED"), site.status, patience_s=200)
+    until(lambda: site.status()["state"] in ("FINISHED", "FAILED"), site.status)
 
     assert site.status()["state"] == "FINISHED", site.status()["error"]
     assert _records(site) == _expected(pairs)

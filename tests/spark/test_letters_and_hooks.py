@@ -7,9 +7,9 @@ import pytest
 from bicycle_runtime.jobs.status import JobState
 from tests.spark.cli_process import Bicycle
 from tests.unit.service_process.served import Served
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 LETTERS = """
 from pathlib import Path
@@ -127,7 +127,7 @@ def test_an_endless_loop_in_a_hook_leaves_page_metrics_and_cancel_working(bicycl
         canceled = served.post("/api/v1/jobs/endless/cancel")
     finally:
         served.end()
-        job.communicate(timeout=90)
+        job.communicate(timeout=PATIENCE_S)
 
     assert pages == [200] * 5
     assert 'bicycle_job_last_status_age_seconds{job="endless"}' in metrics

@@ -18,7 +18,7 @@ from tests.spark.cli_process import Bicycle, counts_in, expected_counts, python_
 from tests.spark.impatient import IMPATIENT
 
 # Spark starts four times.
-pytestmark = [pytest.mark.spark, pytest.mark.core, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.core]
 
 JOB = "life"
 

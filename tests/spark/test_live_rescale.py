@@ -16,7 +16,7 @@ from tests.spark.impatient import IMPATIENT
 from tests.spark.jobsite import JobSite, visible_lines
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 KEY_COUNT = 1_000_000
 WORDS_PER_LINE = 10

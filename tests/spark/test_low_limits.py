@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 pytestmark = [pytest.mark.spark, pytest.mark.extended]
 
 
@@ -29,7 +31,8 @@ def test_a_run_ends_with_the_limit_in_its_error(tmp_path, limit, value, option):
         "sys.exit(main())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True,
+        timeout=PATIENCE_S,
         cwd=tmp_path, env={**os.environ, "BICYCLE_HOME": str(tmp_path / "home")},
     )  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.operator.lives import PATIENCE_S, lived, shown, site_of
+from tests.operator.lives import lived, shown, site_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 
 def test_a_real_job_is_scaled_saved_suspended_and_ended_by_its_resource(
@@ -18,9 +18,7 @@ def test_a_real_job_is_scaled_saved_suspended_and_ended_by_its_resource(
         await life.until(phase="RUNNING", parallelism=1)
         assert life.job.started_ms == started_ms  # It did not restart.
         await life.world.save("first")
-        await life.world.until(
-            lambda: "url" in life.world.savepoint("first"), "the savepoint", patience_s=PATIENCE_S
-        )
+        await life.world.until(lambda: "url" in life.world.savepoint("first"), "the savepoint")
         await life.count("ada")
         await life.change(suspend=True)
         await life.until(phase="PAUSED")
@@ -51,9 +49,9 @@ def test_an_upgrade_that_fails_on_real_data_is_rolled_back_and_reported(
         await life.world.create("unknown", plugin="nothing")
         await life.world.until(
             lambda: life.world.reason(name="unknown") in ("Rejected", "OperationFailed"),
-            "the rejection", patience_s=PATIENCE_S,
+            "the rejection",
         )  # fmt: skip
-        await life.world.until(lambda: "eve" in shown(life.site), "eve", patience_s=PATIENCE_S)
+        await life.world.until(lambda: "eve" in shown(life.site), "eve")
         await life.delete()
 
     kinds, state, rows = lived(scenario, site_of(tmp_path, spark_cache, monkeypatch))

@@ -13,7 +13,7 @@ from tests.spark.impatient import IMPATIENT
 from tests.unit.service_process.served import Served
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 JOB = "paused"
 

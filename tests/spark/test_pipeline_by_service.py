@@ -15,7 +15,7 @@ from tests.unit.jobs.upgrading.versions import Site
 from tests.unit.service_process.served import Served
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 PIPELINE = """
 name = "tally"

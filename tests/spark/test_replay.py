@@ -6,7 +6,7 @@ import pytest
 
 from tests.spark.cli_process import Bicycle, end
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 LINES = [f"ada bob cid{number % 7} dan{number % 3}" for number in range(40)]
 
 

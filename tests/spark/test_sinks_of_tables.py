@@ -72,7 +72,6 @@ def server():
     server.remove()
 
 
-@pytest.mark.timeout(400)
 def test_a_job_whose_driver_and_workers_are_killed_writes_all_tables_exactly(
     site: JobSite, server: PostgresServer
 ):

@@ -11,7 +11,7 @@ from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 PLUGIN = f"""{HANGING}
 from dataclasses import dataclass
@@ -148,11 +148,8 @@ def test_a_job_whose_sink_hangs_in_the_driver_ends_and_names_the_line(bicycle, t
         assert not is_alive(before[role], 0)
 
 
-def test_by_default_a_stop_takes_less_than_thirty_seconds(bicycle, tmp_path):
+def test_the_default_limit_of_a_stop_leaves_time_for_the_stack(bicycle, tmp_path):
     submit(bicycle, tmp_path, "loop")
     hangs(bicycle, tmp_path)
-    process = bicycle.start("stop", "job", "--json")
-    stdout, stderr = process.communicate(timeout=30)
 
-    assert process.returncode == 0, stderr
-    assert json.loads(stdout)["stuck"]
+    assert bicycle.answer("stop", "job")["stuck"]

@@ -11,7 +11,7 @@ from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, py
 from tests.spark.impatient import IMPATIENT
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each.
+pytestmark = pytest.mark.spark
 
 # Its sink hangs in the driver's main thread, once, and lets nothing call it back.
 STUBBORN = """
@@ -85,28 +85,18 @@ def stubborn(bicycle, tmp_path_factory):
     return folder
 
 
-def wait_until(bicycle, job, condition):
-    """Wait longer than others do: Spark starts twice in each test."""
-
-    def found():
-        status = bicycle.status(job)
-        return status if status and condition(status) else None
-
-    return until(found, "a status", patience_s=140)
-
-
 def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_counted_twice(
     bicycle, tmp_path
 ):
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")
     bicycle.answer(*words("submit", tmp_path, "killed", "--follow"))
-    first = wait_until(bicycle, "killed", lambda status: status["record_count"] == 1)
+    first = bicycle.wait_until("killed", lambda status: status["record_count"] == 1)
     os.kill(first["pid"], signal.SIGKILL)
-    wait_until(bicycle, "killed", lambda status: status["restart_count"] == 1)
+    bicycle.wait_until("killed", lambda status: status["restart_count"] == 1)
     with source.open("a") as stream:
         stream.write("b c\n")
-    second = wait_until(bicycle, "killed", lambda status: status["record_count"] == 2)
+    second = bicycle.wait_until("killed", lambda status: status["record_count"] == 2)
     stopped = bicycle.answer("stop", "killed")
 
     assert second["pid"] != first["pid"]
@@ -123,15 +113,14 @@ def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path
     limit = ("--epoch-stall-timeout-ms", "12s")
     process = bicycle.start(*words("run", tmp_path, "stopped", "--follow", *limit))
     try:
-        status = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 1)
+        status = bicycle.wait_until("stopped", lambda status: status["record_count"] == 1)
         workers = until(lambda: python_workers(status["pid"]), "Python workers")
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
         with source.open("a") as stream:
             stream.write("y z\n")
         # Workers are woken for their stacks: they may finish the epoch just before the restart.
-        again = wait_until(
-            bicycle,
+        again = bicycle.wait_until(
             "stopped",
             lambda status: (
                 status["record_count"] == 2 and status["restarts"] and status["state"] == "RUNNING"
@@ -169,7 +158,7 @@ def test_without_its_supervisor_a_job_is_found_told_about_and_stopped(bicycle, t
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")
     bicycle.answer(*words("submit", tmp_path, "alone", "--follow"))
-    first = wait_until(bicycle, "alone", lambda status: status["record_count"] == 1)
+    first = bicycle.wait_until("alone", lambda status: status["record_count"] == 1)
     kill_and_wait(first["supervisor_pid"], first["supervisor_started"])
 
     freeze(first["pid"])
@@ -184,7 +173,7 @@ def test_without_its_supervisor_a_job_is_found_told_about_and_stopped(bicycle, t
     with source.open("a") as stream:
         stream.write("b c\n")
     bicycle.answer(*words("submit", tmp_path, "alone", "--follow"))
-    second = wait_until(bicycle, "alone", lambda status: status["event_count"] == 2)
+    second = bicycle.wait_until("alone", lambda status: status["event_count"] == 2)
     kill_and_wait(second["supervisor_pid"], second["supervisor_started"])
     freeze(second["pid"])
     stopped = bicycle.answer("stop", "alone")
@@ -196,7 +185,7 @@ def test_without_its_supervisor_a_job_is_found_told_about_and_stopped(bicycle, t
 def test_a_driver_that_nothing_calls_back_is_ended_and_its_supervisor_starts_another(
     bicycle, stubborn
 ):
-    status = wait_until(bicycle, "stubborn", lambda status: status["state"] == "FINISHED")
+    status = bicycle.wait_until("stubborn", lambda status: status["state"] == "FINISHED")
 
     assert (stubborn / "out" / ".has-hung").read_text() == "CalledBack"
     # On a busy machine, workers may take as long to start: that is a stall, too.

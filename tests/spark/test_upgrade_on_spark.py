@@ -24,7 +24,7 @@ from tests.unit.service_process.served import Served
 from tests.unit.service_process.test_uploads import upload
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 
 def upgraded_by_grpc(home, wheel, served, **words):
@@ -37,7 +37,7 @@ def upgraded_by_grpc(home, wheel, served, **words):
             lambda: stub.WaitOperation(
                 shapes.WaitOperationRequest(id=asked.id, wait_seconds=10)
             ).state not in ("waiting", "running"),
-            "the upgrade", patience_s=180,
+            "the upgrade",
         )  # fmt: skip
         over = stub.WaitOperation(shapes.WaitOperationRequest(id=asked.id))
     assert over.state == "done", over

@@ -38,7 +38,7 @@ from bicycle_streams.access.limits import Limits
 from bicycle_streams.access.roles import LOCAL, Identity, Role
 from tests.unit.api.asking import DAY_MS, MANY, Asked
 from tests.unit.jobs.job_samples import put_job
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 OWN, FOREIGN, NOBODYS = "zebra", "wombat", "wallaby"  # Jobs; the own one comes last in any order.
 OTHER = "quokka"  # Their owner, and a word in all that they say.
@@ -169,7 +169,7 @@ async def read_some(ask, path, token, *, mark, **more):
         ask.ask("GET", path, answers=answers, on_answer=look, **bearer(token), **more)
     )
     waiting = asyncio.ensure_future(seen.wait())
-    await asyncio.wait({reading, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({reading, waiting}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
     reading.cancel()
     waiting.cancel()
     return b"".join(each.get("body", b"") for each in answers)

@@ -8,7 +8,7 @@ import pytest
 
 from bicycle_runtime.base.children import Child, NoAnswerError, ask_child
 from bicycle_runtime.base.processes import is_alive, start_ticks
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 HEAD = """
 import os, subprocess, sys, time
@@ -44,7 +44,7 @@ def test_output_of_any_kind_is_no_answer(program):
     )
 
     with Child(module) as child:
-        header, blobs = child.answer_to({"number": 7}, [bytes(1 << 20)], timeout_s=60)
+        header, blobs = child.answer_to({"number": 7}, [bytes(1 << 20)], timeout_s=PATIENCE_S)
 
     assert (header, blobs) == ({"number": 7}, [])
     assert child.stdout.lines(9)[0] == "{}"
@@ -52,12 +52,14 @@ def test_output_of_any_kind_is_no_answer(program):
 
 def test_a_child_that_ends_is_described_by_its_last_error(program):
     with pytest.raises(NoAnswerError, match="exit code 1: ValueError: no such thing"):
-        ask_child(program("raise ValueError('no such thing')"), question={}, timeout_s=60)
+        ask_child(program("raise ValueError('no such thing')"), question={}, timeout_s=PATIENCE_S)
 
 
 def test_a_module_that_does_not_exist_is_described(program):
     with pytest.raises(NoAnswerError, match="No module named"):
-        ask_child("bicycle_runtime.nothing", question={}, blobs=[bytes(1 << 20)], timeout_s=60)
+        ask_child(
+            "bicycle_runtime.nothing", question={}, blobs=[bytes(1 << 20)], timeout_s=PATIENCE_S
+        )
 
 
 def test_a_child_ends_with_its_descendants_and_daemons(program, tmp_path):
@@ -93,18 +95,18 @@ def test_a_late_child_is_described_as_late(program):
 
 def test_a_child_that_dies_between_questions_is_noticed(program):
     with Child(program("return {}")) as child:
-        assert child.answer_to({}, timeout_s=60) == ({}, [])
-        assert child.wait(60)
+        assert child.answer_to({}, timeout_s=PATIENCE_S) == ({}, [])
+        assert child.wait(PATIENCE_S)
         with pytest.raises(NoAnswerError, match="exit code 0: no output"):
-            child.answer_to({}, timeout_s=60)
+            child.answer_to({}, timeout_s=PATIENCE_S)
     with pytest.raises(NoAnswerError):
-        child.answer_to({}, timeout_s=60)
+        child.answer_to({}, timeout_s=PATIENCE_S)
 
 
 def test_an_answer_over_the_limit_is_refused(program):
     child = Child(program("return {'text': 'a' * 5000}"), answer_bytes=1_000)
     with child, pytest.raises(NoAnswerError, match="a frame of 5"):
-        child.answer_to({}, timeout_s=60)
+        child.answer_to({}, timeout_s=PATIENCE_S)
 
 
 def test_an_interpreter_that_cannot_be_started_leaves_nothing_open(tmp_path):
@@ -116,20 +118,20 @@ def test_an_interpreter_that_cannot_be_started_leaves_nothing_open(tmp_path):
 
 def test_children_leave_no_descriptors(program):
     module = program("return {}")
-    ask_child(module, question={}, timeout_s=60)
+    ask_child(module, question={}, timeout_s=PATIENCE_S)
     before = open_descriptors()
-    ask_child(module, question={}, timeout_s=60)
+    ask_child(module, question={}, timeout_s=PATIENCE_S)
     assert open_descriptors() == before
 
 
 def test_a_shown_child_has_our_output(program, capfd):
     with Child(program("print('seen')", "return {}"), output="shown") as child:
         assert child.answer_to({}, timeout_s=None) == ({}, [])
-        assert child.wait(60)
+        assert child.wait(PATIENCE_S)
     assert capfd.readouterr().out == "seen\n"
 
 
 def test_a_killed_child_is_described(program):
     module = program(f"os.kill(os.getpid(), {int(signal.SIGKILL)})")
     with pytest.raises(NoAnswerError, match="SIGKILL"):
-        ask_child(module, question={}, timeout_s=60)
+        ask_child(module, question={}, timeout_s=PATIENCE_S)

@@ -21,6 +21,7 @@ from bicycle_runtime.base.processes import (
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.locks import FileLock
+from tests.waiting import PATIENCE_S
 
 WAITING = "import sys; print('up', flush=True); sys.stdin.read()"
 ECHOING = "import sys; print(sys.stdin.readline(), flush=True); __import__('time').sleep(3_600)"
@@ -72,7 +73,7 @@ def test_hanging_up_lets_the_last_of_a_family_end_and_nobody_takes_its_place(tmp
     process = subprocess.Popen([sys.executable, "-c", REPLACING], stdout=subprocess.PIPE)
     try:
         child = int(process.stdout.readline())
-        hang_up(process.pid, timeout_s=60)
+        hang_up(process.pid, timeout_s=PATIENCE_S)
 
         assert not is_alive(child, 0)
         assert descendants(process.pid) in ([], [child])  # as a zombie, since nobody waits for it
@@ -111,7 +112,7 @@ signal.pause()
     try:
         child = int(process.stdout.readline())
         started = start_ticks(child)
-        hang_up(process.pid, timeout_s=60)
+        hang_up(process.pid, timeout_s=PATIENCE_S)
 
         assert process.stdout.readline() == "bye\n"
         assert wait_for_end(child, started, timeout_s=10)

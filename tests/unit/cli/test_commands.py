@@ -22,6 +22,7 @@ from bicycle_runtime.jobs.status import (
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.options import describe
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
+from tests.waiting import PATIENCE_S
 
 SOURCES = [
     Path(__file__).parents[3] / folder
@@ -252,7 +253,7 @@ def test_following_logs_shows_what_is_written_until_the_job_ends(shell):
     assert follower.stdout.readline() == "two\n"
     shell.put_job("job", state=JobState.FINISHED)
 
-    assert follower.communicate(timeout=30)[0] == ""
+    assert follower.communicate(timeout=PATIENCE_S)[0] == ""
     assert follower.returncode == 0
 
 

@@ -18,7 +18,7 @@ from bicycle_streams.tools.errors import LINE_TOO_LONG, PATH_TAKEN
 from bicycle_streams.tools.pipes import flux, tap
 from tests.unit.cli.stream_calls import COMMAND, call, payloads, refused, told, url
 from tests.unit.streams.ss_decoder import decode
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def test_lines_that_are_produced_are_shown(tmp_path):
@@ -158,7 +158,7 @@ def test_a_clock_that_is_stopped_has_sent_what_it_counted(tmp_path):
 
     until(lambda: path.exists() and path.stat().st_size > 200, "ticks in the file")
     process.send_signal(signal.SIGTERM)
-    answer = json.loads(process.communicate(timeout=60)[0])
+    answer = json.loads(process.communicate(timeout=PATIENCE_S)[0])
 
     assert process.returncode == 0
     assert answer["sent"] == len(decode(path.read_bytes()).messages) > 0
@@ -348,7 +348,7 @@ def test_following_shows_each_message_once(tmp_path, numbers):
     call("produce", url(numbers, "numbers"), data="21\n22\n")
     later = [process.stdout.readline() for _ in range(2)]
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=60)[0]
+    rest = process.communicate(timeout=PATIENCE_S)[0]
 
     assert (first, later, rest) == ([b"19\n", b"20\n"], [b"21\n", b"22\n"], b"")
     assert process.returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from bicycle_streams import connect
 from tests.unit.cli.stream_calls import COMMAND, call, payloads, refused, told, url
 from tests.unit.streams.ss_decoder import decode
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_shard_or_time_that_is_none_is_told_and_what_came_before_is_sent(tmp_p
 def ended(shell, *words):
     """Run a command with what a shell says behind it; give its exit code and its error."""
     whole = ["sh", "-c", f'exec "$@" {shell}', "-", *COMMAND, *words]
-    done = subprocess.run(whole, capture_output=True, check=False, timeout=60, text=True)
+    done = subprocess.run(whole, capture_output=True, check=False, timeout=PATIENCE_S, text=True)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr.partition("BIC-")[2][:4]
 

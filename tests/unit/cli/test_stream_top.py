@@ -15,9 +15,9 @@ from bicycle_streams import StreamUrl, connect
 from bicycle_streams.cli.stream_page import StreamPage
 from bicycle_streams.tools.rates import Marks, Rates
 from bicycle_streams.tools.watching import Watch
+from tests.waiting import PATIENCE_S
 
 NOW_MS = 1_790_000_000_000
-PATIENCE_S = 60.0
 
 
 def call(*words):

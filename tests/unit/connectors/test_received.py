@@ -29,7 +29,7 @@ from bicycle_sdk import dead_letter
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams import Message, StreamKey
 from tests.unit.connectors.feed_process import FeedProcess
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SUBSCRIBE = quote('{"after": {sequence}}')
 ASKED = f"format=json&sequence_field=seq&subscribe={SUBSCRIBE}"
@@ -139,7 +139,7 @@ class Drivers:
 
     def stop(self):
         self.processes[-1].send_signal(signal.SIGTERM)
-        assert self.processes[-1].wait(90) == 0, self.log()
+        assert self.processes[-1].wait(PATIENCE_S) == 0, self.log()
 
     def log(self):
         return (self.root / "log").read_text()
@@ -161,7 +161,6 @@ def drivers(tmp_path, request):
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(300)
 def test_a_driver_that_is_killed_again_and_again_counts_each_message_once(feed, drivers):
     uri = f"ws://127.0.0.1:{feed.port}/prices?journal=true&{ASKED}"
     root = drivers.root
@@ -377,7 +376,6 @@ def test_lines_that_are_no_messages_meet_on_error_with_their_bytes(pipe, journal
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(300)
 def test_a_killed_driver_goes_on_with_what_it_journalled_of_standard_input(drivers):
     root = drivers.root
     places = {"seen": str(root / "seen"), "counts": str(root / "counts")}
@@ -396,7 +394,7 @@ def test_a_killed_driver_goes_on_with_what_it_journalled_of_standard_input(drive
     os.write(writing, b'{"seq": 200}\n')
     os.close(writing)
     os.close(reading)
-    assert drivers.processes[-1].wait(90) == 0, drivers.log()
+    assert drivers.processes[-1].wait(PATIENCE_S) == 0, drivers.log()
 
     assert sorted(drivers.lines("seen")) == list(range(201))
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
+from tests.waiting import PATIENCE_S
 
 JARS = [
     Jar(group="org.sample", artifact=name, version="1.0", sha256="", size_bytes=0)
@@ -50,7 +51,7 @@ def test_finding_ivy_does_not_import_pyspark():
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S, env=environment)
 
 
 def test_maven_is_asked_for_each_jar_and_for_nothing_that_a_jar_needs(programs, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from bicycle_runtime.dev.errors import JAR_CHECKSUM_WRONG, JARS_NOT_FETCHED
 from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, FetchFailure, Jar, kafka_jars, listed_jars
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 CONTENTS = {"wheel": b"round", "bell": b"ding"}
 JARS = tuple(
@@ -129,7 +130,7 @@ def test_of_several_at_once_one_fetches_and_the_others_wait_for_it(tmp_path):
 
     def slow(jars, folder):
         is_started.set()
-        assert may_go_on.wait(30)
+        assert may_go_on.wait(PATIENCE_S)
         way(jars, folder)
 
     found = []
@@ -138,7 +139,7 @@ def test_of_several_at_once_one_fetches_and_the_others_wait_for_it(tmp_path):
     ]
     for thread in threads:
         thread.start()
-    assert is_started.wait(30)
+    assert is_started.wait(PATIENCE_S)
     may_go_on.set()
     for thread in threads:
         thread.join(30)

@@ -5,6 +5,7 @@ import pytest
 
 from bicycle_runtime.dev.waiting import hold_lock, wait_until
 from bicycle_sdk.clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 
 def test_a_condition_that_holds_is_asked_once():
@@ -45,4 +46,4 @@ def test_a_process_that_is_started_under_a_lock_does_not_keep_it(tmp_path):
         assert child.stdout.readline() == b"up\n"
         with hold_lock(path, timeout_s=0):
             assert child.poll() is None
-        child.communicate(b"\n", timeout=30)
+        child.communicate(b"\n", timeout=PATIENCE_S)

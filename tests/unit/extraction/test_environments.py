@@ -20,6 +20,7 @@ from bicycle_runtime.extraction.packing import pack_environment
 from bicycle_runtime.extraction.plugin_env import own_environment, read_environment
 from bicycle_runtime.extraction.unpacking import KEPT_COUNT, enter_environment, unpack
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 
 def put(folder, name, version="1.0", *, requires=(), files=None, record=True):
@@ -263,7 +264,7 @@ def test_processes_that_unpack_at_once_all_find_it_whole(tmp_path):
         for _ in range(3)
     ]
 
-    assert [process.communicate(timeout=60)[0] for process in running] == [b"7\n"] * 3
+    assert [process.communicate(timeout=PATIENCE_S)[0] for process in running] == [b"7\n"] * 3
 
 
 def test_the_own_environment_answers_for_itself():

@@ -11,6 +11,7 @@ from bicycle_runtime.operators.heartbeats import (
     PositionKeeper,
     ended_workers,
 )
+from tests.waiting import PATIENCE_S
 
 WORKER = """
 import os, signal, sys
@@ -45,7 +46,7 @@ def start(folder, how):
 
 def test_a_killed_worker_leaves_its_operator_and_its_batch(tmp_path):
     worker = start(tmp_path, "reads")
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=PATIENCE_S)
 
     [position] = ended_workers(tmp_path)
     assert (position.run_id, position.epoch, position.level, position.subtask) == ("run", 7, 1, 3)
@@ -55,7 +56,7 @@ def test_a_killed_worker_leaves_its_operator_and_its_batch(tmp_path):
 
 def test_the_exit_code_is_that_of_who_saw_the_end(tmp_path):
     worker = start(tmp_path, "fires")
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=PATIENCE_S)
     (tmp_path / str(worker.pid)).rename(tmp_path / f"{worker.pid}.-9.4096")
 
     seen = {"code": -signal.SIGKILL, "pid": worker.pid, "peak_bytes": 4_096}
@@ -67,7 +68,7 @@ def fields(position):
 
 
 def test_workers_that_live_are_left_out_and_those_without_a_task_have_no_run(tmp_path):
-    start(tmp_path, "rests").communicate(timeout=60)
+    start(tmp_path, "rests").communicate(timeout=PATIENCE_S)
     (tmp_path / "1.3").touch()
     living = start(tmp_path, "waits")
     try:
@@ -76,7 +77,7 @@ def test_workers_that_live_are_left_out_and_those_without_a_task_have_no_run(tmp
         assert [position.run_id for position in ended_workers(tmp_path)] == ["", ""]
     finally:
         living.kill()
-        living.communicate(timeout=60)
+        living.communicate(timeout=PATIENCE_S)
     assert [position.run_id for position in ended_workers(tmp_path)] == ["", "", "run"]
 
 
@@ -84,7 +85,7 @@ def test_the_last_end_comes_last_and_no_folder_is_no_end(tmp_path):
     assert ended_workers(tmp_path / "none") == []
     first, second = start(tmp_path, "fires"), start(tmp_path, "reads")
     for number, worker in enumerate([second, first]):
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=PATIENCE_S)
         os.utime(tmp_path / str(worker.pid), (number, number))
 
     assert [position.source for position in ended_workers(tmp_path)] == ["lines", None]

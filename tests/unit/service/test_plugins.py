@@ -44,7 +44,7 @@ from tests.cluster.wheels import write_wheel
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.service.test_service import put_open
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 JOB = """
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
@@ -236,7 +236,7 @@ def test_a_builder_ends_with_its_parent(tmp_path):
 
     child.stdin.close()  # As when the parent is killed.
 
-    assert child.wait(60) == -signal.SIGKILL
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_uv_is_taken_where_it_is_installed(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import threading
 
 from bicycle_streams import connect
 from bicycle_streams.testing import StreamCase
+from tests.waiting import PATIENCE_S
 
 
 class BroadcastCase(StreamCase):
@@ -21,7 +22,7 @@ class BroadcastCase(StreamCase):
             target=self.loop.run_until_complete, args=(self.serve(is_ready),)
         )
         self.thread.start()
-        assert is_ready.wait(30)
+        assert is_ready.wait(PATIENCE_S)
 
     async def serve(self, is_ready):
         options = {"listen": True, "broadcast": True, **self.server_options}

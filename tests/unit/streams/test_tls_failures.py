@@ -13,6 +13,7 @@ from bicycle_streams.errors import STREAM_TLS_REFUSED
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 from tests.certificates import make_certificates
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -67,7 +68,7 @@ def test_an_accepted_client_does_not_wait_for_a_silent_server(certificates, vers
     ("client", "advice"), [(None, "set cert_file and key_file"), ("stranger", "correct cert_file")]
 )
 def test_a_refused_client_gets_the_reason_of_the_server(certificates, version, client, advice):
-    error = probe(certificates, version, client, timeout_s=60)
+    error = probe(certificates, version, client, timeout_s=PATIENCE_S)
 
     assert advice in tls_hint(error)
 

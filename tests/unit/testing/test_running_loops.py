@@ -10,6 +10,7 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, AsyncIOFunction, StreamEnvironment
 from bicycle_sdk.call_threads import CallThread
 from bicycle_sdk.testing import FunctionHarness
+from tests.waiting import PATIENCE_S
 
 
 async def double(value):
@@ -113,7 +114,7 @@ def test_a_thread_ends_with_its_harness():
         return found
 
     found = in_a_loop(run)
-    found.join(timeout=60)
+    found.join(timeout=PATIENCE_S)
     assert found is not threading.main_thread()
     assert not found.is_alive()
 

@@ -4,8 +4,7 @@ import threading
 
 from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
 from bicycle_sdk.clock import SystemClock
-
-PATIENCE_S = 60
+from tests.waiting import PATIENCE_S
 
 
 def test_it_rests_once_after_the_last_use_and_again_after_the_next():

@@ -19,6 +19,7 @@ from bicycle_runtime.engine.spark.settings import spark_settings
 from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
 
 class FakeSpark:
@@ -125,7 +126,7 @@ def test_work_without_executors_is_cancelled(monkeypatch):
     with ExecutorWatch(spark, view(spark), timeout_s=0) as watch:
         assert not spark.cancelled.wait(0.05)  # Nothing runs, so nothing is missed.
         with watch.working():
-            assert spark.cancelled.wait(30)
+            assert spark.cancelled.wait(PATIENCE_S)
     assert watch.has_cancelled
 
 
@@ -136,7 +137,7 @@ def test_each_job_without_executors_is_cancelled_also_after_another_one_was(monk
     with ExecutorWatch(spark, view(spark), timeout_s=0) as watch:
         for _ in range(2):
             with watch.working():
-                assert spark.cancelled.wait(30)
+                assert spark.cancelled.wait(PATIENCE_S)
             assert watch.has_cancelled
             spark.cancelled.clear()
 

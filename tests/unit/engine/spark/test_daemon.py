@@ -22,7 +22,7 @@ from bicycle_runtime.engine.spark.early_daemon import (
 )
 from bicycle_runtime.engine.spark.worker import LevelTask
 from bicycle_runtime.operators.heartbeats import ended_workers
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def daemon(request, environment, places, sockets):
     given = {**environment, FOLDER_VARIABLE: str(places)}
     process = start(module, "pyspark.worker", environment=given)
     yield process
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     if waiting:
-        assert waiting.communicate(timeout=60) == (b"", b"")
+        assert waiting.communicate(timeout=PATIENCE_S) == (b"", b"")
 
 
 @pytest.fixture
@@ -105,9 +105,9 @@ def test_a_program_without_a_waiting_daemon_becomes_one(environment, places, soc
         connection, worker = worker_of(door)
         with connection:
             assert parent(worker) == daemon
-    first.communicate(timeout=60)
-    second.communicate(timeout=60)
-    waiting.communicate(timeout=60)
+    first.communicate(timeout=PATIENCE_S)
+    second.communicate(timeout=PATIENCE_S)
+    waiting.communicate(timeout=PATIENCE_S)
 
 
 def parent(pid):
@@ -124,7 +124,7 @@ def test_a_waiting_daemon_ends_with_its_parent(environment, sockets):
     waiting = int(java.stdout.readline())
     until(path.exists, "the socket of the waiting daemon")
     assert is_alive(waiting, 0)
-    java.communicate(timeout=60)  # The end of its input ends it.
+    java.communicate(timeout=PATIENCE_S)  # The end of its input ends it.
 
     until(lambda: not is_alive(waiting, 0), "the end of the waiting daemon")
     assert not path.exists()
@@ -137,7 +137,9 @@ def test_a_waiting_daemon_whose_java_has_ended_before_it_ends(environment, socke
     path = Path(sockets) / ("" if has_folder else "gone") / SOCKET
 
     words = [sys.executable, "-m", DAEMON_MODULE, WAIT, str(path), str(java.pid)]
-    waiting = subprocess.run(words, env=environment, capture_output=True, timeout=60, check=True)
+    waiting = subprocess.run(
+        words, env=environment, capture_output=True, timeout=PATIENCE_S, check=True
+    )
 
     assert waiting.stderr == b""
     assert not path.exists()
@@ -252,7 +254,8 @@ print(poll.poll(60_000), [path.name.startswith(f"{child}.-9.") for path in folde
 
 def test_an_end_that_interrupts_code_with_a_lock_is_noted_by_the_loop(places):
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, places], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", INTERRUPTED, places], capture_output=True, text=True,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, check=False,
     )  # fmt: skip
 
@@ -279,7 +282,7 @@ poll.unregister(reading)
 
 def test_a_daemon_without_its_folder_lives_on(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True, timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, check=False,
     )  # fmt: skip
 
@@ -289,7 +292,8 @@ def test_a_daemon_without_its_folder_lives_on(tmp_path):
 def test_importing_what_workers_run_starts_no_thread():
     program = f"import {LevelTask.__module__}, os; print(len(os.listdir('/proc/self/task')))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
 

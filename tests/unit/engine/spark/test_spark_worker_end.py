@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 PROCESS = """
 import os, signal, sys, threading
 import pyspark.worker
@@ -113,7 +115,7 @@ pyspark.worker.main(None, Hearing())
 
 def end_of(*words: str, process: str = PROCESS) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", process, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 @pytest.mark.parametrize("moment", ["reading", "between", "waiting"])

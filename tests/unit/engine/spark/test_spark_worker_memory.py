@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from tests.waiting import PATIENCE_S
+
 PROCESS = """
 import gc, weakref
 import cloudpickle
@@ -55,7 +57,8 @@ assert table() is None, gc.get_referrers(table())
 
 def test_state_of_other_parallelism_is_freed_before_that_of_the_new_ones_is_loaded(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", PROCESS], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", PROCESS], capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
 

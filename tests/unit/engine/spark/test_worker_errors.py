@@ -17,6 +17,7 @@ from bicycle_runtime.engine.spark.worker_ends import worker_ended
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
+from tests.waiting import PATIENCE_S
 
 OURS = Path(bicycle_runtime.__file__).parent / "operators" / "functions" / "transform.py"
 CRASH = f"""
@@ -53,7 +54,8 @@ list(LevelTask("unknown-run", Box(), 0, order)(0, ()))
 
 def test_an_error_of_ours_goes_through_spark_as_one_line():
     done = subprocess.run(
-        [sys.executable, "-c", WORKER], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", WORKER], capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
 

@@ -31,8 +31,8 @@ from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import BicycleError
 from tests.plugin_zoo.zoo import install, whole
 from tests.raising import raises
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 60
 PLUGIN = """
     import os
     import random

@@ -489,8 +489,8 @@ def test_a_driver_that_has_nothing_to_run_loads_no_operators():
         "print([name for name in sys.modules if name.endswith(heavy)])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True,
-        env=environment_for_python(),
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        timeout=PATIENCE_S, env=environment_for_python(),
     )  # fmt: skip
 
     assert done.stdout == "[]\n"

@@ -4,9 +4,11 @@ import threading
 
 import pytest
 
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.supervision import stopping
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
-
-PATIENCE_S = 60
+from bicycle_sdk.clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 
 class Ends:
@@ -71,6 +73,27 @@ def test_an_epoch_that_takes_too_long_is_aborted_and_then_the_process_is_ended(e
         assert stop.was_aborted
         assert ends.event.wait(PATIENCE_S)
     assert ends.codes == [1]
+
+
+def test_by_default_a_process_that_hangs_is_ended_before_thirty_seconds_are_over(ends, monkeypatch):
+    clock, aborted_s, ended_s = ManualClock(), [], []
+
+    def pass_time(_reader, left_s):
+        if left_s is not None:
+            clock.advance(left_s * 1_000)
+        return left_s is None
+
+    def end(code):
+        ended_s.append(clock.monotonic())
+        ends(code)
+
+    monkeypatch.setattr(stopping, "is_readable", pass_time)
+    limit_s = JobOptions(plugin="p").stop_timeout_ms / 1_000
+    with StopRequest(end=end, clock=clock).on_signals() as stop:
+        arm(stop, timeout_s=limit_s, abort=lambda: aborted_s.append(clock.monotonic()))
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ends.event.wait(PATIENCE_S)
+    assert (limit_s, aborted_s, ended_s) == (30, [22], [27])
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])

@@ -9,9 +9,9 @@ import pytest
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_sdk.clock import ManualClock, SystemClock
+from tests.waiting import PATIENCE_S
 
 SHORT_MS = 50
-PATIENCE_S = 60
 
 
 class Hanger:

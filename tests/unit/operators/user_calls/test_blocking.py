@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.blocking import NONE, LoopWatch
+from tests.waiting import PATIENCE_S
 
 LIMIT_MS = 60
 LIMIT_S = LIMIT_MS / 1000
@@ -108,7 +109,7 @@ def test_a_watch_has_a_thread_only_between_the_first_run_and_its_stop(watch, loo
     run(watch, loop, asyncio.sleep(0))
     first = watch._thread
     watch.stop()
-    first.join(timeout=30)
+    first.join(timeout=PATIENCE_S)
 
     assert not first.is_alive()
     assert run(watch, loop, blocking(watch)).count == 1

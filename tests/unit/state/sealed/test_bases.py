@@ -15,6 +15,7 @@ from bicycle_runtime.state.sealed.bases import decode_index, encode_index
 from bicycle_runtime.state.stores import store
 from bicycle_runtime.state.stores.sealed_entries import sealed_entries
 from tests.unit.state.disk_workers import BACKENDS, BLANK, Worker, counts_of, put
+from tests.waiting import PATIENCE_S
 
 EXPECTED = {"ada": 4, "bob": 2, "eve": 3}
 
@@ -82,7 +83,7 @@ def test_a_base_is_announced_made_and_taken_and_read_by_either_backend(start, wr
 def gate():
     """Holds the threads that make bases, once they have written a file, until it is set."""
     gate = threading.Event()
-    arm_fault("base_file_written", act=lambda: gate.wait(60))
+    arm_fault("base_file_written", act=lambda: gate.wait(PATIENCE_S))
     yield gate
     gate.set()
 

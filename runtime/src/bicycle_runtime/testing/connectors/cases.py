@@ -59,7 +59,7 @@ class Case(ABC):
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     extension: ClassVar[object | None] = None
     clock: ClassVar[Clock | None] = None
-    wait_s: float = 20.0
+    wait_s: float = 60.0
     outage_s: float = 1.0
 
     def __init__(self, folder: Path) -> None:

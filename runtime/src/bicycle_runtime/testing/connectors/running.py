@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 PLENTY = Budget(record_count=1_000_000, byte_count=1 << 30, parallelism=2)
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 _PAUSE_S = 0.005
 _EPOCHS_MAX = 10_000
 _TIMES_MAX = 3
