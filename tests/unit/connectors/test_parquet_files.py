@@ -136,6 +136,20 @@ def test_a_file_that_is_none_or_cut_is_named(tmp_path, source, size):
     assert refused.value.facts["path"] == str(path)
 
 
+def test_a_lack_of_memory_is_no_damage_of_the_file(tmp_path, source, monkeypatch):
+    write(tmp_path / "in.parquet", [{"n": number} for number in range(10)])
+    run = source()
+
+    def lack_memory(*_arguments, **_options):
+        raise pyarrow.ArrowMemoryError("malloc of size 400 MB failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet.ParquetFile, "iter_batches", lack_memory)
+        with pytest.raises(MemoryError):
+            run.drain()
+    assert len(values_of(source().drain())) == 10
+
+
 def test_a_file_without_rows_is_read(tmp_path, source):
     write(tmp_path / "in.parquet", [], schema=pyarrow.schema([("n", pyarrow.int64())]))
 

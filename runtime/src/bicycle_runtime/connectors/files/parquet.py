@@ -36,22 +36,14 @@ class ParquetReader:
     """
 
     def __init__(self, record_type: Any, timestamp_field: str = "") -> None:
-        self._settings = (record_type, timestamp_field)
-        self._start()
-
-    def _start(self) -> None:
-        self._record_type, self._timestamp_field = self._settings
-        self._columns = columns_for(self._record_type)
+        self._record_type, self._timestamp_field = record_type, timestamp_field
+        self._columns = columns_for(record_type)
         self._open: OrderedDict[str, _Rows] = OrderedDict()
         self._gives_fields = False
 
-    def __getstate__(self) -> tuple[Any, str]:
-        """Return the pickled state, without open files."""
-        return self._settings
-
-    def __setstate__(self, state: tuple[Any, str]) -> None:
-        self._settings = state
-        self._start()
+    def __reduce__(self) -> tuple[type, tuple[Any, str]]:
+        """Return the call that makes this reader in another process, without open files."""
+        return type(self), (self._record_type, self._timestamp_field)
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the rows of the slice, as many as its limit allows.
@@ -159,6 +151,8 @@ class _Rows:
                         if skipped < batch.num_rows:
                             yield from _pieces(_in_microseconds(batch.slice(skipped)))
                         skipped = max(skipped - batch.num_rows, 0)
+        except MemoryError:  # pyarrow's is an ArrowException, too.
+            raise
         except (pyarrow.ArrowException, OSError) as error:
             raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
 
