@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.clustersite import ClusterSite
 from tests.spark.jobsite import Life, expected_counts, visible_counts
 from tests.waiting import until
 
@@ -22,7 +23,7 @@ def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back
     site.install_whereabouts()
     words = site.write_words(lines=30_000)
     patience = ("--cluster-timeout-ms", "40s", "--restart-attempts", "50")
-    life = site.start(*SMALL_EPOCHS, *patience, "--json")
+    life = _started(site, *patience)
     site.let_epochs_pass(3)
 
     for host in cluster.hosts():
@@ -41,9 +42,7 @@ def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back
 def test_a_rescale_without_executors_is_tried_once_and_answered_with_the_reason(site, cluster):
     words = site.write_words(lines=40)
     idle = ("--follow", "--cluster-timeout-ms", "15s", "--restart-attempts", "50")
-    life = site.start(*SMALL_EPOCHS, *idle, "--json")
-    status_path = site.home / "jobs" / site.plugin / "status.json"
-    until(status_path.exists, "the status")
+    life = _started(site, *idle)
     until(lambda: site.status()["event_count"] == 40, "all lines")
     for host in cluster.hosts():
         cluster.kill_host(host)
@@ -88,6 +87,22 @@ def test_every_end_of_a_job_that_hangs_shows_the_stack_of_another_host(site, clu
     assert stuck["host"] in cluster.hosts()
     assert "whereabouts.py:3" in stuck["location"], stuck
     assert stuck["stack"][-1].endswith(" in words")
+
+
+def _started(site: ClusterSite, *words: str) -> Life:
+    """Start a job until the cluster is in time with executors, and wait for its first epoch."""
+
+    def is_running() -> bool:
+        life = site.lives[-1]
+        if life.process.poll() is None:
+            return site.newest_epoch() > 0
+        assert life.answer["code"] == "BIC-1851", (life.stdout, life.stderr)
+        site.start(*SMALL_EPOCHS, *words, "--json")
+        return False
+
+    site.start(*SMALL_EPOCHS, *words, "--json")
+    until(is_running, "the first epoch")
+    return site.lives[-1]
 
 
 def _epoch_ms(status: dict[str, Any]) -> float:

@@ -52,6 +52,14 @@ def imported_modules(folder: Path) -> set[str]:
     return names
 
 
+def test_the_extra_all_has_every_extra_but_that_of_tests():
+    extras = project_of(ROOT / "runtime/pyproject.toml")["optional-dependencies"]
+    [everything] = map(Requirement, extras["all"])
+
+    assert everything.name == "bicycle-runtime"
+    assert everything.extras == set(extras) - {"all", "testing"}
+
+
 def test_there_are_the_sdk_the_toolkit_the_runtime_and_the_word_counts():
     names = {project_of(file)["name"] for file in PROJECTS}
 
