@@ -37,6 +37,7 @@ OTHER_VALUES = {
 }
 DESCRIBED = {".".join(path): schema for path, schema in CHART_VALUES["described_values"]()}
 PATHS = list(DESCRIBED)
+GRANT = DESCRIBED["tokens.grants"]["items"]
 names_of_values = pytest.mark.parametrize("file", VALUES_FILES, ids=lambda file: file.stem)
 
 
@@ -45,6 +46,36 @@ def leaves(values, described, path=()):
     if ".".join(path) in described or not isinstance(values, dict):
         return {".".join(path)}
     return set().union(*(leaves(below, described, (*path, n)) for n, below in values.items()))
+
+
+def fault_of(schema):
+    """Return a value of another type than a schema permits."""
+    return 5.5 if schema.get("type") != "object" else "word"
+
+
+def inner_faults(location, schema):
+    """Return a fault for each item and entry inside of a value, by its location."""
+    if "items" in schema:
+        location, schema = f"{location}/0", schema["items"]
+    elif isinstance(schema.get("additionalProperties"), dict):
+        location, schema = f"{location}/word", schema["additionalProperties"]
+    else:
+        return {}
+    below = schema.get("properties", {})
+    return {f"{location}/{n}": fault_of(each) for n, each in below.items()} or {
+        location: fault_of(schema)
+    }
+
+
+def put(values, path, fault):
+    """Return values with a fault at a path, in which a number is an index."""
+    if not path:
+        return fault
+    [name, *rest] = path
+    if name == "0":
+        return [put(values[0] if values else {}, rest, fault)]
+    values = values or {}
+    return {**values, name: put(values.get(name), rest, fault)}
 
 
 def test_there_are_five_files_with_values():
@@ -101,6 +132,55 @@ def test_each_value_changes_a_manifest(helm, name, tmp_path):
 
 
 @needs_helm
+@pytest.mark.parametrize("key", GRANT["properties"])
+def test_each_key_of_a_grant_changes_a_manifest(helm, key, tmp_path):
+    [grant] = ALL["tokens"]["grants"]
+    less = {name: value for name, value in grant.items() if name != key}
+    other = less if key not in GRANT["required"] else {**grant, key: "viewer"}
+    found = [
+        render(helm, with_value(ALL, ("tokens", "grants"), [each]), tmp_path)
+        for each in (grant, other)
+    ]
+
+    assert [each.returncode for each in found] == [0, 0]
+    assert found[0].stdout != found[1].stdout
+
+
+@needs_helm
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_each_value_of_a_wrong_type_is_rejected_with_its_path(helm, is_inside, tmp_path):
+    """Values themselves, or the items and entries that they contain."""
+    faults = {}
+    for name, schema in DESCRIBED.items():
+        location = f"/{name.replace('.', '/')}"
+        faults |= inner_faults(location, schema) if is_inside else {location: fault_of(schema)}
+    values = {}
+    for location, fault in faults.items():
+        values = put(values, location.split("/")[1:], fault)
+
+    found = render(helm, values, tmp_path)
+
+    assert found.returncode != 0
+    assert len(faults) > (15 if is_inside else 60)
+    assert [each for each in faults if f"at '{each}'" not in found.stderr] == []
+
+
+@needs_helm
+def test_an_unknown_key_is_rejected_anywhere_with_its_path(helm, tmp_path):
+    closed = {path[:-1] for path in (tuple(name.split(".")) for name in PATHS)}
+    values = with_value({}, ("tokens", "grants"), [{"colour": "red"}])
+    for path in closed:
+        values = with_value(values, (*path, "colour"), "red")
+
+    found = render(helm, values, tmp_path)
+
+    assert found.returncode != 0
+    for location in [*(f"/{'/'.join(path)}".removesuffix("/") for path in closed),
+                     "/tokens/grants/0"]:  # fmt: skip
+        assert f"at '{location}': additional properties 'colour' not allowed" in found.stderr
+
+
+@needs_helm
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
@@ -114,6 +194,8 @@ def test_each_value_changes_a_manifest(helm, name, tmp_path):
         (("tokens", "secretName"), "", "tokens.secretName is required"),
         (("tls", "clientRoles"), {"ada": "viewer"}, "tls.clientCaSecretName is required"),
         (("tls", "clientCaSecretName"), "clients", "tls.clientRoles is required"),
+        (("database", "secretName"), "database", "database.url is required"),
+        (("database", "url"), "mysql://db/bicycle", "/database/url"),
         (("ingress", "enabled"), True, "ingress.host is required"),
         (("serviceAccount", "create"), False, "serviceAccount.name is required"),
         (("operator", "enabled"), True, "operator.tokenKey is required"),

@@ -63,6 +63,14 @@ capabilities:
 {{- define "bicycle.homeEnv" -}}
 - name: BICYCLE_HOME
   value: /var/lib/bicycle/home
+{{- with .Values.database.url }}
+- name: BICYCLE_DATABASE
+  value: {{ . | quote }}
+{{- end }}
+{{- if .Values.database.secretName }}
+- name: BICYCLE_DATABASE_PASSWORD
+  value: {{ printf "file:/run/secrets/bicycle/database/%s" .Values.database.secretKey | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "bicycle.homeMounts" -}}
@@ -70,4 +78,9 @@ capabilities:
   mountPath: /var/lib/bicycle
 - name: tmp
   mountPath: /tmp
+{{- if .Values.database.secretName }}
+- name: database
+  mountPath: /run/secrets/bicycle/database
+  readOnly: true
+{{- end }}
 {{- end }}
