@@ -185,7 +185,8 @@ class Frame(Sequence[Any]):
             Refused: a record has no such field.
         """
         found = self.find(name)
-        if found is None or _MISSING in found.kinds:
+        # hot path: the kinds of an Arrow column, of times for example, may be found value by value.
+        if found is None or (not isinstance(found, ArrowVector) and _MISSING in found.kinds):
             raise Refused
         return found
 
