@@ -73,6 +73,7 @@ def test_values_nulls_and_errors_are_those_of_each_row(text, expected):
     [
         ("CASE WHEN n <> 0 THEN 10 / n ELSE 0 END", [10, 0, 0, 0]),
         ("CASE WHEN n = 1 THEN 1 WHEN 10 / n = 0 THEN 2 END", [1, None, DIVIDED, 2]),
+        ("CASE WHEN n = 0 THEN 1 WHEN 10 / n = 0 THEN 2 END", [None, None, 1, 2]),
         ("CASE n WHEN 0 THEN x ELSE 1 / n END", [1.0, None, None, 0.0]),
         ("coalesce(x, 10 / n)", [0.5, 2.0, DIVIDED, float("inf")]),
         ("coalesce(n, 1 / 0)", [1, DIVIDED, 0, -(2**63)]),

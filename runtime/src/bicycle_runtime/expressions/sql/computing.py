@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ _MESSAGES = {
     "divide by zero": "divide by zero error",
     "overflow": "the result has more than 64 bits",
 }
-_SAFE = frozenset({"sql.literal", "sql.column"})
+_LOW_COST = frozenset({"comparison", "arithmetic", "logic", "text"})  # Groups of functions.
 
 
 class Computed(NamedTuple):
@@ -62,13 +63,13 @@ class SqlRows:
         self.count = count
         self._read = read
         self._known: dict[int, Computed] = {}  # By the identity of an expression.
+        self._is_trial = False  # Whether a row that fails makes the whole computation fail.
 
     def value(self, expression: Expression) -> Computed:
         """Return an expression as an array, or as a scalar if it is constant."""
         found = self._known.get(id(expression))
         if found is None:
-            special = _SPECIAL.get(expression.operation, SqlRows._call)
-            found = special(self, expression)
+            found = _SPECIAL.get(expression.operation, SqlRows._call)(self, expression)
             if found.errors and isinstance(expression, Located):
                 found = Computed(found.column, locate_errors(found.errors, expression.at))
             self._known[id(expression)] = found
@@ -136,17 +137,13 @@ class SqlRows:
         if not values:
             return Computed(pyarrow.scalar(row.compute(), arrow_type(word)))
         found = self._apply(row.compute, [value.column for value in values], word)
-        errors = found.errors
-        for value in values:
-            errors = _both(value.errors, errors)
+        errors = reduce(_both, (each.errors for each in (*reversed(values), found)))
         return Computed(found.column, errors)
 
     def _python(self, expression: Expression) -> Computed:
         word, python, *arguments = expression.arguments
         given = [self.array(each) for each in arguments]
-        failed = _NO_ERRORS
-        for each in given:
-            failed = _both(failed, each.errors)
+        failed = reduce(_both, (each.errors for each in given), _NO_ERRORS)
         columns = [each.column for each in given]
         if python.is_on_columns:
             found = self._apply(python.on_arrays, columns, word)
@@ -163,36 +160,51 @@ class SqlRows:
         return Computed(found.column, _both(failed, _both(errors, found.errors)))
 
     def _logic(self, expression: Expression) -> Computed:
-        _, *sides = expression.arguments
-        left, right = (self.value(each) for each in sides)
-        row = FUNCTIONS[expression.operation.removeprefix("sql.")]
-        found = self._apply(row.compute, [left.column, right.column], "BOOLEAN")
-        errors = right.errors
-        if errors:
-            decided = expression.operation == "sql.or"
-            each = self.array(sides[0]).column
+        column, errors = self._call(expression)
+        _, left, right = expression.arguments
+        if self.value(right).errors:
+            decided, each = expression.operation == "sql.or", self.array(left).column
             errors = {at: text for at, text in errors.items() if each[at].as_py() is not decided}
-        return Computed(found.column, _both(left.errors, errors))
+        return Computed(column, errors)
 
     def _case(self, expression: Expression) -> Computed:
         word, *parts = expression.arguments
         *pairs, otherwise = parts
-        values = [*pairs[1::2], otherwise]
-        if all(value.operation in _SAFE for value in values):
-            return self._choose(pairs, values, word)
-        return self._first([*zip(pairs[::2], pairs[1::2], strict=True)], _true, otherwise, word)
+        conditions, values = pairs[::2], [*pairs[1::2], otherwise]
+        found = self._try_all([*values, *conditions[1:]])
+        if found is None:
+            test = partial(pc.fill_null, fill_value=False)
+            return self._first([*zip(conditions, values, strict=False)], test, otherwise, word)
+        known = list(map(self.array, conditions))
+        masks = pc.make_struct(
+            *(pc.fill_null(each.column, False) for each in known),
+            field_names=list(map(str, range(len(known)))),
+        )
+        column = pc.case_when(masks, *found[: len(values)])
+        return Computed(column.cast(arrow_type(word)), known[0].errors)
 
     def _coalesce(self, expression: Expression) -> Computed:
         word, *values = expression.arguments
-        if all(value.operation in _SAFE for value in values[1:]):
-            found = [self.value(value) for value in values]
-            errors = _NO_ERRORS
-            for each in found:
-                errors = _both(errors, each.errors)
-            return Computed(pc.coalesce(*(each.column for each in found)), errors)
+        rest = self._try_all(values[1:])
+        if rest is not None:
+            first, errors = self.value(values[0])
+            return Computed(pc.coalesce(first, *rest), errors)
         *firsts, last = values
-        is_known = lambda column: numpy.asarray(pc.is_valid(column))  # noqa: E731 - as ``_true``
-        return self._first([*zip(firsts, firsts, strict=True)], is_known, last, word)
+        return self._first([*zip(firsts, firsts, strict=True)], pc.is_valid, last, word)
+
+    def _try_all(self, values: Sequence[Expression]) -> list[Any] | None:
+        """Return values for all rows; None if one costs much, or fails for some row."""
+        # hot path: a sum for rows that do not need it costs less than dividing the rows.
+        if not all(map(_costs_little, values)):
+            return None
+        before, self._is_trial = self._is_trial, True
+        try:
+            found = [self.value(each) for each in values]
+        except FAILURES:
+            return None
+        finally:
+            self._is_trial = before
+        return None if any(each.errors for each in found) else [each.column for each in found]
 
     def _first(
         self, pairs: Sequence[tuple[Expression, Expression]], test: Callable[[Any], Any],
@@ -204,29 +216,13 @@ class SqlRows:
         failed: dict[int, str] = {}
         for tested, value in pairs:
             given = self._some(rest).array(tested)
-            is_found, is_good = test(given.column), numpy.ones(len(rest), bool)
+            is_found, is_good = numpy.asarray(test(given.column)), numpy.ones(len(rest), bool)
             is_good[list(given.errors)] = False
             failed |= {int(rest[at]): text for at, text in given.errors.items()}
             pieces.append((rest[is_found & is_good], value))
             rest = rest[~is_found & is_good]
         pieces.append((rest, otherwise))
         return self._join(pieces, failed, word)
-
-    def _choose(
-        self, pairs: Sequence[Expression], values: Sequence[Expression], word: SqlType
-    ) -> Computed:
-        """Return the value of the first true condition; all values are at hand."""
-        conditions = [self.array(each) for each in pairs[::2]]
-        found = [self.value(value) for value in values]
-        errors = _NO_ERRORS
-        for each in (*found, *conditions):
-            errors = _both(errors, each.errors)
-        names = [str(at) for at in range(len(conditions))]
-        masks = pc.make_struct(
-            *(pc.fill_null(each.column, False) for each in conditions), field_names=names
-        )
-        column = pc.case_when(masks, *(each.column for each in found))
-        return Computed(column.cast(arrow_type(word)), errors)
 
     # --- some of the rows --------------------------------------------------------------------
 
@@ -238,22 +234,15 @@ class SqlRows:
         self, pieces: Sequence[tuple[Any, Expression]], failed: dict[int, str], word: SqlType
     ) -> Computed:
         """Return the values of disjoint sets of rows as one column; other rows are NULL."""
-        kind = arrow_type(word)
-        columns, order = [], []
+        found = [pyarrow.scalar(None, arrow_type(word))]
         for rows, value in pieces:
-            if not len(rows):
-                continue
-            found = self._some(rows).array(value)
-            failed |= {int(rows[at]): text for at, text in found.errors.items()}
-            columns.append(found.column)
-            order.append(rows)
-        taken = numpy.concatenate(order) if order else numpy.empty(0, numpy.int64)
-        if len(order) == 1 and len(taken) == self.count:
-            return Computed(columns[0], failed)
-        at = numpy.full(self.count, -1)
-        at[taken] = numpy.arange(len(taken))
-        whole = pyarrow.concat_arrays(columns) if columns else pyarrow.nulls(0, kind)
-        return Computed(whole.take(pyarrow.array(at, mask=at < 0)), failed)
+            if len(rows):
+                column, errors = self._some(rows).array(value)
+                failed |= {int(rows[at]): text for at, text in errors.items()}
+                indexes = numpy.full(self.count, -1)
+                indexes[rows] = numpy.arange(len(rows))
+                found.append(column.take(pyarrow.array(indexes, mask=indexes < 0)))
+        return Computed(pc.coalesce(*found), failed)
 
     # --- rows that fail ----------------------------------------------------------------------
 
@@ -285,8 +274,8 @@ class SqlRows:
         try:
             return Computed(compute(0, self.count))
         except FAILURES as error:
-            if not self.count:
-                raise  # It fails whatever the rows are: checked before the start.
+            if not self.count or self._is_trial:
+                raise  # Without rows, it fails whatever the rows are: checked before the start.
             first = error
         pieces: list[Any] = []
         errors: dict[int, str] = {}
@@ -349,13 +338,22 @@ _SPECIAL: Mapping[str, Callable[[SqlRows, Expression], Computed]] = {
 }
 
 
+def _costs_little(expression: Expression) -> bool:
+    """Return whether a value costs little for rows that do not need it."""
+    name, arguments = expression.operation.removeprefix("sql."), expression.arguments
+    if name in ("literal", "column"):
+        return True
+    if (row := FUNCTIONS.get(name)) is not None:
+        is_cheap = row.group in _LOW_COST and "regexp" not in name
+    else:
+        is_number = name == "cast" and arguments[1].arguments[0] in ("BIGINT", "DOUBLE")
+        is_cheap = is_number or name in ("case", "coalesce")
+    return is_cheap and all(map(_costs_little, arguments[1:]))
+
+
 def _both(first: Mapping[int, str], second: Mapping[int, str]) -> Mapping[int, str]:
     """Return the errors of both; of a row with two errors, that of ``first``."""
     return {**second, **first} if first and second else first or second
-
-
-def _true(column: Any) -> Any:
-    return numpy.asarray(pc.fill_null(column, False))
 
 
 def _result(found: Any, kind: Any) -> Any:

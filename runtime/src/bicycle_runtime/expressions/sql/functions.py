@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import pyarrow
@@ -135,6 +136,7 @@ def without_zone(column: Any) -> Any:
     return column.cast(pyarrow.timestamp("ms"))
 
 
+@cache
 def decimal_digits(word: str) -> tuple[int, int] | None:
     """Return the precision and the scale of a DECIMAL, else None."""
     found = _DECIMAL.fullmatch(word)
