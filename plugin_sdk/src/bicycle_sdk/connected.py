@@ -260,7 +260,8 @@ class BuiltInFunction(_Opened):
     any of them fires, the function gets all timers of a round by ``complete_each``, and returns key
     and time of each result: of these timers, and of records that it holds until the end of the
     epoch (``is_complete`` is then false). Its changes to state remain, even if calls fail. Only if
-    it ``fires_in_context``, the context shows the key and time of each.
+    it ``fires_in_context``, the context shows the key and time of each. ``state_bound`` tells plans
+    what bounds its state.
     """
 
     stamps: ClassVar[bool] = False

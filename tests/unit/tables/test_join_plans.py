@@ -88,7 +88,7 @@ def test_a_plan_shows_the_bound_of_each_join():
 
     bounds = [line.rpartition(", ")[2] for line in lines if " key groups, " in line]
     assert bounds == [
-        "bounded: a row is removed when the watermark passes all times that match it",
+        "bounded: a row is removed when the watermark passes its matches",
         "bounded: a row is removed when its window ends",
     ]
 

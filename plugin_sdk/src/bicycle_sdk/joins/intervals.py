@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bicycle_sdk.connected import InputRecords
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
@@ -36,6 +36,8 @@ class IntervalJoin(RowJoin):
         lower_ms: The least time from a left row to a right one; negative for earlier ones.
         upper_ms: The greatest.
     """
+
+    state_bound: ClassVar[str] = "bounded: a row is removed when the watermark passes its matches"
 
     def __init__(self, options: JoinOptions, *, lower_ms: int, upper_ms: int) -> None:
         super().__init__(options)

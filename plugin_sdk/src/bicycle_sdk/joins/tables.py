@@ -31,6 +31,8 @@ class AsOfJoin(RowJoin):
         is_deleted: Returns whether a right row is a deletion.
     """
 
+    state_bound: ClassVar[str] = "unbounded: it has the versions of each key since the watermark"
+
     def __init__(
         self, options: JoinOptions, *, tolerance_ms: int | None,
         is_deleted: Callable[[Any], bool] | None = None,
@@ -116,6 +118,7 @@ class TableJoin(RowJoin):
 
     stamps: ClassVar[bool] = False
     needs_times: ClassVar[bool] = False
+    state_bound: ClassVar[str] = "unbounded: it has a row of the right side for each key"
 
     def __init__(
         self, options: JoinOptions, *, is_deleted: Callable[[Any], bool] | None = None

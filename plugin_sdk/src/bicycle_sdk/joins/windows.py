@@ -33,6 +33,8 @@ class WindowJoin(RowJoin):
         windows: Tumbling, sliding or session windows.
     """
 
+    state_bound: ClassVar[str] = "bounded: a row is removed when its window ends"
+
     def __init__(self, options: JoinOptions, windows: AlignedWindows | SessionWindows) -> None:
         super().__init__(options)
         self._windows = windows

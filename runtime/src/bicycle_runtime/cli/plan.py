@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
     from bicycle_sdk.graph import JobGraph
 
-_BOUNDS = {  # Of joins and sorts of SQL, by a part of their names.
-    "LIMIT": "bounded: it has at most twice as many rows as results, or 1,000 more",
-    "ORDER BY": "unbounded: it has all rows until the input ends",
-    "INTERVAL JOIN": "bounded: a row is removed when the watermark passes all times that match it",
-    "WINDOW JOIN": "bounded: a row is removed when its window ends",
-    "AS OF JOIN": "unbounded: it has the version at the watermark, and later ones, of each key",
-    "TABLE JOIN": "unbounded: it has a row of the right side for each key",
-}
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 
@@ -141,10 +133,7 @@ def explain_lines(report: JobReport, graph: JobGraph) -> list[str]:
         graph: Its graph.
     """
     batches = {each.operator: each.text.partition(": ")[2] for each in report.columns}
-    names = {vertex.id: vertex.name for vertex in graph.vertices}
-    bounds = {
-        _state_lines(each)[0]: _bound(each, names[each.operator], report) for each in report.states
-    }
+    bounds = {_state_lines(each)[0]: _bound(each, report) for each in report.states}
     operators = [
         f"  {vertex.id}: {vertex.name}{f', on {how}' if how else ''}"
         for vertex in graph.vertices
@@ -154,11 +143,10 @@ def explain_lines(report: JobReport, graph: JobGraph) -> list[str]:
     return ["operators:", *operators, *(f"{line}{bounds.get(line, '')}" for line in lines)]
 
 
-def _bound(state: StateReport, name: str, report: JobReport) -> str:
+def _bound(state: StateReport, report: JobReport) -> str:
     """Return the bound of the state of an operator that is known before the run."""
-    for part, bound in _BOUNDS.items():
-        if state.is_of_sdk and part in name.partition(" ON ")[0]:
-            return f", {bound}"
+    if state.bound:
+        return f", {state.bound}"
     if state.window_growth == "none":
         return ", bounded: a window is removed when the watermark passes its end"
     unbounded = [each for each in report.warnings if each.operator == state.operator]

@@ -45,6 +45,13 @@ class FirstRows(KeyedProcessFunction[int, Any, dict[str, Any]]):
         self._end, self._is_sorted = None if limit is None else offset + limit, is_sorted
         self.rows = ListStateDescriptor("rows", row_type)
 
+    @property
+    def state_bound(self) -> str:
+        """The bound of the state, for plans."""
+        if self._end is None:
+            return "unbounded: it has all rows until the input ends"
+        return "bounded: it has at most twice as many rows as results, or 1,000 more"
+
     def open(self, ctx: Any) -> None:
         """Open the state of rows."""
         self._rows, self._spare = ctx.get_list_state(self.rows), 0

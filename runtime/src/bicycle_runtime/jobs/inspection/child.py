@@ -122,6 +122,7 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
     is_reduce, is_window = shape is StateShape.ACCUMULATOR, shape is StateShape.WINDOWS
     loaded = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
     function = loaded.process if is_window else loaded
+    is_ours = not (is_reduce or is_window) and _is_ours(function)
     return {
         "operator": spec.uid,
         "scope": spec.scope.value,
@@ -143,7 +144,8 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "join": spec.vertex.name if spec.vertex.details.get("settings") else "",
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
-        "is_of_sdk": not (is_reduce or is_window) and _is_ours(function),
+        "bound": getattr(function, "state_bound", "") if is_ours else "",
+        "is_of_sdk": is_ours,
         "declared": _declared_states(bundle, spec),
     }
 

@@ -108,7 +108,7 @@ class StateReport:
     means that the function is one of SDK or runtime, such as a join. ``mixes`` names the input
     whose order for the function depends on the cuts of epochs. ``declared`` is the metadata stored
     with the state: names, schemas and versions, see ``DeclaredOperator``. ``join`` is the name of
-    a join.
+    a join; ``bound`` is what bounds the state, as its function states it.
     """
 
     operator: str
@@ -126,6 +126,7 @@ class StateReport:
     is_of_sdk: bool = False
     mixes: str | None = None
     join: str = ""
+    bound: str = ""
     declared: dict[str, Any] = field(default_factory=dict)
 
 
