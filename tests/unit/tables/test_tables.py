@@ -7,6 +7,8 @@ import pytest
 from pyarrow import parquet
 
 from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.frames.vectors import Vector
+from bicycle_runtime.tables.functions import conversion_of
 from bicycle_runtime.testing import Harness
 from tests.unit.tables.sql_runs import built, graph, problems, ran, run
 
@@ -88,6 +90,27 @@ def test_times_and_decimals_of_json_are_texts_or_numbers():
         ("2026-11-28T08:00:00Z", "2026-11-28", "1.50", "1"),
         ("2026-11-28T08:00:00Z", None, "2.00", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_at_once"),
+    [
+        *((f"2026-11-28{rest}", True) for rest in ("", "T10", " 10:00", "T10:00:00.5", "T10:00Z")),
+        *(("0001-01-01", True), ("9999-12-31 23:59:59.999", True), ("0000-01-01", False)),
+        *((f"2026-11-28{rest}", False) for rest in ("T10:00+02:00", "T10:00:00.000001", "T24:00")),
+        *((f"2026-11-28{rest}", False) for rest in ("Z", "x10:00", "T", "T1000", " ", "T10:00z")),
+        *(("20261128", False), ("2026-W01", False), ("12", False), ("2026-02-30", False)),
+    ],
+)
+def test_texts_become_the_same_times_at_once_as_one_by_one(text, is_at_once):
+    _, convert = conversion_of("TIMESTAMP")
+
+    found = convert.vector(Vector(2, [text, None]))
+
+    assert (found is not None) is is_at_once
+    if is_at_once:
+        assert found.items == [convert(text), None]
+        assert found.items[0].utcoffset() == convert(text).utcoffset()
 
 
 def test_json_columns_are_written_as_values():

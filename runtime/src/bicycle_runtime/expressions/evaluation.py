@@ -183,7 +183,7 @@ def mask_of(condition: Vector) -> Mask:
         array = bool_array(listed)
     elif array.dtype.kind != "b":
         array = array != 0
-    return Mask(np.broadcast_to(array, condition.count), listed)
+    return Mask(np.broadcast_to(array, condition.count) if condition.is_constant else array, listed)
 
 
 def _compute(operation: str, values: list[Vector], count: int) -> Vector:
@@ -291,7 +291,8 @@ def _are_in(container: Vector, value: Vector) -> Vector:
 def _convert(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     """Return values of accepted types as they are, others converted by a function.
 
-    Where no function is given, other types are for records.
+    Where no function is given, other types are for records. A function with ``vector`` may convert
+    all values at once.
     """
     kinds, function, value = arguments
     found = evaluate(value, columns)
@@ -299,6 +300,9 @@ def _convert(arguments: tuple[Any, ...], columns: Frame) -> Vector:
         return found
     if function is None or not found.kinds <= _PLAIN | _TIMES:
         raise Refused
+    whole: Vector | None = function.vector(found) if hasattr(function, "vector") else None
+    if whole is not None:
+        return whole
     try:
         return Vector(columns.count, list(map(function, found.each())))
     except Exception as error:  # Which record failed is found out one by one.

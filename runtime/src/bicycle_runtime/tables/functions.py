@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+import pyarrow
+import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, sql_rows
 from bicycle_runtime.expressions.sql.located import RowError
@@ -29,7 +31,7 @@ from bicycle_runtime.expressions.sql.tree import call, column
 from bicycle_runtime.expressions.sql.types import DECIMAL_DIGITS_MAX, decimal_digits, decimal_type
 from bicycle_runtime.formats.typed_values import exact_decimal
 from bicycle_runtime.frames.frame import FieldRows, Frame
-from bicycle_runtime.frames.vectors import Refused
+from bicycle_runtime.frames.vectors import ArrowVector, Refused, Vector
 from bicycle_runtime.records.times import moment_of, time_of
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import ProcessFunction
@@ -226,17 +228,35 @@ def _frame_of(records: Sequence[Any]) -> Frame:
     return Frame.of_rows(FieldRows(objects=listed, make=None, getter=attrgetter))
 
 
-def _timestamp(value: Any) -> datetime | None:
-    """Return a time: RFC 3339 text, in UTC without a zone, or ms since 1970."""
-    if value is None:
-        return None
-    if isinstance(value, str):
+class _Timestamp:
+    """The conversion of texts and numbers to times; a text without a zone is in UTC."""
+
+    def __call__(self, value: Any) -> datetime | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            try:
+                found = datetime.fromisoformat(value.strip())
+            except ValueError:
+                return moment_of(value)
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+        return moment_of(value)
+
+    @staticmethod
+    def vector(values: Vector) -> Vector | None:
+        """Return equal times of texts; None if Arrow does not read each in the same way."""
+        # hot path: 0.1 µs a text; a datetime of each takes 2 µs, and its column another one.
+        if not values.kinds <= _TEXTS or not values.count:
+            return None
+        texts = pyarrow.array(values.items, pyarrow.string())
+        if (least := pc.min(texts).as_py()) is None or least < "0001":
+            return None
+        zone = "UTC" if pc.all(pc.ends_with(texts, "Z")).as_py() else None
         try:
-            found = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return moment_of(value)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    return moment_of(value)
+            found = texts.cast(pyarrow.timestamp("ms", zone))
+        except pyarrow.ArrowInvalid:
+            return None
+        return ArrowVector(found.cast(pyarrow.timestamp("ms", "UTC")))
 
 
 def _parse(kind: Any, value: Any) -> Any:
@@ -263,9 +283,10 @@ def conversion_of(word: str) -> tuple[frozenset[type], Callable[[Any], Any]] | N
 
 
 _NULL = type(None)
+_TEXTS: frozenset[type] = frozenset({str, _NULL})
 _DECIMALS: frozenset[type] = frozenset({Decimal, _NULL})
 _CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
-    "TIMESTAMP": (frozenset({datetime, _NULL}), _timestamp),
+    "TIMESTAMP": (frozenset({datetime, _NULL}), _Timestamp()),
     "DATE": (frozenset({date, _NULL}), partial(_parse, date)),
     "TIME": (frozenset({time, _NULL}), partial(_parse, time)),
 }
