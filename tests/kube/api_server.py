@@ -39,6 +39,7 @@ class ApiServer:
         self.url = f"https://127.0.0.1:{self.port}"
         self.certificate = folder / "certs/apiserver.crt"
         self._etcd = self._process = None
+        self._is_defined = False
 
     def ask(self, method, path, body=None, kind="application/json"):
         """Return the code and the answer to a request."""
@@ -98,6 +99,11 @@ class ApiServer:
             "--disable-admission-plugins=ServiceAccount",
         )  # fmt: skip
         until(self.is_ready, "the API server")
+        if self._is_defined:  # It serves the resources later than it is ready.
+            self._wait_for_resources()
+
+    def _wait_for_resources(self):
+        until(lambda: self.ask("GET", JOBS)[0] == 200, "the resources")
 
     def _run(self, *words):
         with (self.folder / f"{Path(words[0]).name}.log").open("ab") as log:
@@ -122,7 +128,8 @@ class ApiServer:
         for document in definitions:
             code, answer = self.apply(document)
             assert code in (200, 201), answer
-        until(lambda: self.ask("GET", JOBS)[0] == 200, "the resources")
+        self._wait_for_resources()
+        self._is_defined = True
         until(lambda: self.ask("GET", PEERS)[0] != 403 and self._has(peering), "the peering")
         for document in documents:
             code, answer = self.apply(document)
