@@ -139,7 +139,7 @@ sql_answers.Shell(as_json=False).run(sys.argv[1])
 
 def test_the_next_shell_removes_the_files_of_a_killed_one(shell, words):
     folders = shell.home.path / "sql"
-    (folders / "sql-of-somebody").mkdir(parents=True)
+    (folders / "sql-without-lock").mkdir(parents=True)
     running = WorkFolder(folders, "sql-")
     sink = "CREATE TABLE o (n BIGINT) WITH (kind = 'console');"
     text = f"{TABLE}{sink} INSERT INTO o SELECT n FROM words"
@@ -154,7 +154,7 @@ def test_the_next_shell_removes_the_files_of_a_killed_one(shell, words):
     Shell(as_json=False)
 
     assert not left.parent.exists()
-    assert set(folders.iterdir()) == {folders / "sql-of-somebody", running.path}
+    assert set(folders.iterdir()) == {folders / "sql-without-lock", running.path}
     running.remove()
 
 

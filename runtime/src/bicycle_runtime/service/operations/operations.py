@@ -362,7 +362,7 @@ class Operations:
             number, settled = entry
             try:
                 self._meet(self._open[number], settled)
-            except Exception as error:  # noqa: BLE001 - Its progress cannot be stored.
+            except Exception as error:  # noqa: BLE001 - Else the thread ends; the next start continues it.
                 log_event(_LOG, "operation_broke", level=logging.ERROR, error=error)
 
     def _meet(self, operation: Operation, settled: Any) -> None:
