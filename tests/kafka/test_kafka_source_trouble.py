@@ -282,6 +282,31 @@ def test_an_epoch_with_messages_of_a_topic_created_again_is_not_sealed(
     assert found == ([f"new {number}" for number in range(30)] if policy == "earliest" else [])
 
 
+def test_a_slow_answer_about_a_topic_created_again_is_waited_for_before_the_seal(
+    new_kafka_broker, reading
+):
+    broker = new_kafka_broker()
+    admin = AdminClient(broker.client_settings())
+    create_topic(admin, "t")
+    feed(broker, "t", numbers(20))
+    run = begun(reading(broker=broker, topics=["t"], on_data_loss="earliest"))
+    see_messages(run)
+    run.reader.close()  # It has fetched ahead.
+    made_anew(admin, "t", 30, broker)
+    epoch = run.read(ONE)
+    assert epoch.values == [f"new {number}" for number in range(5, 20)]
+
+    broker.pause()
+    slow = threading.Timer(0.5, broker.resume)
+    slow.start()
+    with pytest.raises(KafkaTopicReplacedError):
+        run.seal(epoch)
+
+    slow.join()
+    found = values(run.restart().drain(count=30))
+    assert found == [f"new {number}" for number in range(30)]
+
+
 def test_a_deleted_topic_is_a_loss_only_after_a_while(kafka_broker, kafka_admin, topic, reading):
     name = topic()
     feed(kafka_broker, name, numbers(20))

@@ -39,6 +39,8 @@ _REQUEST_S = 1.0
 _AGAIN_S = 2.0
 _IDENTITY_INTERVAL_S = 1.0
 _IDENTITY_WAIT_S = 0.05
+# Before a seal: longer than the request itself may take.
+_SEAL_WAIT_S = 5.0
 DOUBT_S = 10.0
 _CREATED_AGAIN = "the topic was deleted and recreated"
 
@@ -198,7 +200,8 @@ class Discovery:
     def require_same_topics(self, topics: Iterable[str]) -> None:
         """Compare the ids of topics that an epoch has read, before the epoch is sealed.
 
-        Without a response within 50 ms, the comparison at the next poll has to find a change.
+        Waits as long as a broker may take for a response. Where none answers, it is an outage: the
+        comparison after it has to find a change.
 
         Raises:
             KafkaTopicReplacedError: a topic was created again.
@@ -207,8 +210,7 @@ class Discovery:
         if not (names := sorted(topics)):
             return
         query = self._cluster.ask_identities(names)
-        if not query.is_done(_IDENTITY_WAIT_S):
-            return
+        query.is_done(_SEAL_WAIT_S)
         self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
         if changed := sorted(self._find_changes(query.result())):
             if self._options.on_data_loss == "fail":
