@@ -24,6 +24,8 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TypeAlias
 
+from rocksdict import BlockBasedOptions, Options, Rdict
+
 from bicycle_runtime.base.java import log4j_settings
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.java_programs import require_java
@@ -59,6 +61,10 @@ _SETTINGS = {
     "topicLevelPoliciesEnabled": "false",
     "webSocketServiceEnabled": "false",
 }
+# Its metadata is kept in RocksDB: the newest format of tables that it reads, and the place of the
+# byte of a value that is 1 if the value ends with the session of the server.
+_TABLE_FORMAT = 5
+_IS_EPHEMERAL = slice(44, 45)
 _PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 _CLIENT_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 
@@ -248,6 +254,22 @@ class PulsarServer:
         if self._guard is not None:
             self._guard.communicate()
             self._guard = None
+        self._end_session()
+
+    def _end_session(self) -> None:
+        """Remove what the killed server had registered, as its session's end does elsewhere.
+
+        It would find its own registrations, and may take them over again and again without end.
+        """
+        tables = BlockBasedOptions()
+        tables.set_format_version(_TABLE_FORMAT)
+        options = Options(raw_mode=True)
+        options.set_block_based_table_factory(tables)
+        database = Rdict(str(self._folder / "meta"), options)
+        for key, value in list(database.items()):
+            if value[_IS_EPHEMERAL] == b"\1":
+                del database[key]
+        database.close()
 
     def empty(self) -> None:
         """Remove all that it ever kept; it must not run."""
