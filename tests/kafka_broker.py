@@ -48,7 +48,8 @@ AUTHORIZER = {
 
 def broker_in(folder: Path, **options) -> KafkaBroker:
     """Return a small broker that is not started."""
-    settings = BrokerOptions(**{"folder": folder, "heap_mb": 256, **options})
+    patience = {"start_timeout_ms": int(PATIENCE_S * 1_000)}
+    settings = BrokerOptions(**{"folder": folder, "heap_mb": 256, **patience, **options})
     return KafkaBroker(settings, cache_dir=home().cache_dir)
 
 

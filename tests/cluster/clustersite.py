@@ -14,11 +14,13 @@ from tests.plugin_zoo.zoo import install, whole
 from tests.spark.jobsite import JobSite, Life
 from tests.waiting import until
 
-# Counts words as the word count does, and says on which host. The line `hang` hangs.
+# Counts words as the word count does, and says on which host. The line `hang FILE` makes a file,
+# and hangs.
 WHEREABOUTS = """
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from bicycle_sdk import RichAsyncFunction, StreamEnvironment, bicycle_plugin, file_sink
 
@@ -48,8 +50,10 @@ class Whereabouts(RichAsyncFunction[str, dict]):
 
 
 def words(line):
-    while line == "hang":
-        pass
+    if line.startswith("hang "):
+        Path(line.removeprefix("hang ")).touch()
+        while True:
+            pass
     return line.split()
 
 

@@ -19,6 +19,7 @@ from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, run
 from tests.lock_file import locked
 from tests.spark.jobsite import SHORT_LIVED_JAVA
+from tests.waiting import PATIENCE_S
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
@@ -39,7 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """The cluster of all tests; ask for `cluster`."""
-    options = ClusterOptions(folder=tmp_path_factory.mktemp("cluster"))
+    patience_ms = int(PATIENCE_S * 1_000)
+    folder = tmp_path_factory.mktemp("cluster")
+    options = ClusterOptions(folder=folder, start_timeout_ms=patience_ms)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SHORT_LIVED_JAVA.items():
             patch.setenv(name, value)
