@@ -32,8 +32,9 @@ class ManifestVersionError(ManifestError):
     code = "BIC-1544"
     message = "manifest {path!r} has a format that this runtime does not support: {reason}"
     fix = (
-        "run the job with the version of bicycle-runtime that ran it last, or a newer version; "
-        "nothing was changed"
+        "run the job with the version of bicycle-runtime that ran it last, or a newer version; if "
+        "no other version ever ran it, the version in the file is damaged: remove the file, and "
+        "the job continues from the previous epoch; nothing was changed"
     )
 
 
