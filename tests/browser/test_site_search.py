@@ -24,7 +24,8 @@ QUERIES = {
     "notebook": "how-to/notebooks/",
     "sizing": "how-to/memory/",
     "skip bad records": "how-to/dead-letters/",
-    "sql": "how-to/sql/",
+    "sql": "tutorial/sql/",
+    "sql file": "how-to/sql/",
     "yarn": "how-to/yarn/",
 }
 _FIRST = (
