@@ -17,8 +17,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from bicycle_runtime.api import shapes
+from bicycle_runtime.api.errors import answer_code
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, JobRunningError
-from bicycle_runtime.service.errors import JOB_ENDED, OPERATION_KEY_REUSED
+from bicycle_runtime.service.errors import JOB_ENDED, OPERATION_KEY_REUSED, failure_of
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
@@ -127,7 +128,7 @@ class JobsWithoutProcesses:
                     error = running
             found = msgspec.structs.replace(
                 found, state="done" if error is None else "failed", result=result,
-                error=error and error.to_json(), ended_ms=self.now_ms,
+                error=error and failure_of(error), ended_ms=self.now_ms,
             )  # fmt: skip
             self.operations[number - 1] = found
         return found
@@ -226,7 +227,7 @@ def _errors(jobs: JobsWithoutProcesses) -> Any:
         try:
             return await handler(request)
         except BicycleError as error:
-            return _json(error.to_json(), code=409)
+            return _json(error.to_json(), code=answer_code(error))
 
     return answer
 

@@ -1,5 +1,6 @@
 """The whole operator beside an API server: watches, patches, finalizers, events and peers."""
 
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.errors import ConfigError
 from tests.operator.kubernetes import in_world
@@ -155,3 +156,21 @@ async def test_a_growing_lag_scales_the_job_and_is_recorded(world):
     assert [(each["from"], each["to"]) for each in decisions] == [(2, 3), (1, 2)]
     assert "5000 records" in decisions[0]["reason"]
     assert "Autoscaled" in world.events()
+
+
+@in_world
+async def test_an_upgrade_right_after_the_start_is_repeated_with_a_condition_and_events(world):
+    for version in ("1.0", "2.0"):
+        world.jobs.upload("clicks", version)
+    async with world.operator():
+        await world.create(version="1.0")
+        await world.until(lambda: world.reason() == "Applied", "the start")
+        world.jobs.fails["upgrade"] = CHECKPOINT_MISSING(url="file:/c", found="", hint="wait")
+        await world.change(version="2.0")
+        await world.until(lambda: world.reason() == "Retrying", "the failure")
+        await world.until(lambda: world.reason() == "Applied", "the upgrade")
+        await world.until(lambda: world.found()["status"]["version"] == "2.0", "the version")
+
+    assert "Retrying" in world.events()
+    assert world.jobs.performed == ["submit", "upgrade"]
+    assert [each.state for each in world.jobs.operations] == ["done", "failed", "done"]

@@ -2,14 +2,17 @@
 
 import pytest
 
-from bicycle_operator.reconciling import RETRY_S
+from bicycle_operator.reconciling import FIRST_RETRY_S, RETRY_S
 from bicycle_operator.service import Unavailable
+from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.errors import QUOTA_EXCEEDED
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.errors import ConfigError
 from tests.operator.clusters import on_cluster
 
 NAME = "shop.clicks"
+NO_EPOCH = CHECKPOINT_MISSING(url="file:/c", found="", hint="wait until the job seals an epoch")
 
 
 @on_cluster
@@ -114,9 +117,76 @@ async def test_an_upgrade_that_is_rolled_back_is_reported_and_not_repeated_by_a_
     assert cluster.synced["reason"] == "OperationFailed"
     assert cluster.jobs.performed == ["submit", "rescale"]
 
+    cluster.jobs.upload("clicks", "2.0", build="b")
+    cluster.now_s += RETRY_S
+    await cluster.step()
+    await cluster.settle()
+    assert cluster.synced["reason"] == "Applied"
+    assert cluster.jobs.runs[NAME].body["digest"] == "b-clicks-2.0"
+
     cluster.change(version="1.0")
     await cluster.settle()
     assert cluster.synced["reason"] == "Applied"
+
+
+@on_cluster
+async def test_an_upgrade_that_fails_for_now_is_repeated_with_growing_delays(cluster):
+    cluster.change(version="1.0")
+    await cluster.settle()
+    cluster.change(version="2.0")
+    for delay_s in (5, 10, 20, 40, 60, 60):
+        cluster.jobs.fails["upgrade"] = NO_EPOCH
+        await cluster.settle()
+        assert (cluster.synced["status"], cluster.synced["reason"]) == ("False", "Retrying")
+        assert "upgrade: BIC-1520: " in cluster.synced["message"]
+        assert f"repeats it in {delay_s} s" in cluster.synced["message"]
+        asked = len(cluster.jobs.operations)
+        cluster.now_s += delay_s - 1
+        await cluster.step()
+        assert len(cluster.jobs.operations) == asked
+        cluster.now_s += 1
+        await cluster.step()
+    await cluster.settle()
+
+    assert cluster.synced["reason"] == "Applied"
+    assert cluster.jobs.performed == ["submit", "upgrade"]
+    keys = [each.key for each in cluster.jobs.operations]
+    assert len(keys) == len(set(keys)) == 8
+
+
+@on_cluster
+async def test_an_upgrade_that_is_refused_for_now_is_repeated_and_a_wrong_one_is_not(cluster):
+    cluster.change(version="1.0")
+    await cluster.settle()
+    cluster.jobs.refuses["upgrade"] = UPGRADE_UNDERWAY(job=NAME, step="watch")
+    cluster.change(version="2.0")
+    await cluster.settle()
+    assert cluster.synced["reason"] == "Retrying"
+
+    cluster.jobs.refuses["upgrade"] = ConfigError(problem="no such option", hint="omit it")
+    cluster.now_s += FIRST_RETRY_S
+    await cluster.step()
+    assert cluster.synced["reason"] == "Rejected"
+    cluster.now_s += 10 * RETRY_S
+    await cluster.step()
+    assert cluster.jobs.performed == ["submit"]
+
+
+@on_cluster
+async def test_a_rescale_that_fails_again_and_again_waits_a_minute_each_time(cluster):
+    await cluster.settle()
+    cluster.change(parallelism=4)
+    for count in (2, 3, 4):
+        cluster.jobs.fails["rescale"] = ConfigError(problem="no slots", hint="add slots")
+        for _ in range(4):
+            await cluster.step()
+        assert cluster.synced["reason"] == "OperationFailed"
+        assert len(cluster.jobs.operations) == count
+        cluster.now_s += RETRY_S
+    await cluster.step()
+    await cluster.settle()
+
+    assert cluster.jobs.performed == ["submit", "rescale"]
 
 
 @on_cluster

@@ -333,6 +333,15 @@ def test_a_key_makes_a_repeated_request_the_same_operation(door):
     assert (other[0], json.loads(other[2])["code"]) == (409, "BIC-2306")
 
 
+def test_the_error_of_an_operation_states_whether_it_is_temporary(door):
+    place = str(door.home.path / "checkpoints/empty")
+    put_job(door.home, "empty", state=JobState.FINISHED, ended_ms=1, checkpoint=place)
+
+    early = door.post("/api/v1/jobs/empty/savepoints", {"name": "a"})["error"]
+
+    assert (early["code"], early["is_temporary"]) == ("BIC-1520", True)
+
+
 def test_a_start_of_a_plugin_that_is_not_there_fails_as_an_operation_with_its_error(door):
 
     asked = door.post("/api/v1/jobs", {"plugin": "nowhere", "name": "lost"})
@@ -341,5 +350,6 @@ def test_a_start_of_a_plugin_that_is_not_there_fails_as_an_operation_with_its_er
 
     assert (asked["state"], asked["job"]) == ("failed", "lost")
     assert asked["error"]["code"].startswith("BIC-1")
+    assert not asked["error"]["is_temporary"]
     assert [a_file[0], unknown[0]] == [422, 422]
     assert not door.home.folder("job.py").path.exists()

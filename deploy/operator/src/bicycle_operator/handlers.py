@@ -23,9 +23,8 @@ from bicycle_operator.service import Json, Refused, Service, Unavailable
 
 _JOBS = ("bicycle.dev", "v1alpha1", "bicyclejobs")
 _SAVEPOINTS = ("bicycle.dev", "v1alpha1", "bicyclesavepoints")
-_WARNINGS = frozenset(
-    {"Failed", "Rejected", "OperationFailed", "PluginMissing", "JobExists", "ServiceUnavailable"}
-)
+_WARNINGS = frozenset({"Failed", "JobExists", "OperationFailed", "PluginMissing", "Rejected",
+                       "Retrying", "ServiceUnavailable"})  # fmt: skip
 
 
 def register(

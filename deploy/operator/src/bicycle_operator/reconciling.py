@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from bicycle_operator.service import Json, Refused, Service
+from bicycle_operator.service import Conflict, Json, Refused, Service
 
 _ENDING = frozenset({"STOPPING", "CANCELING", "FAILING"})
 # NONE: there is no job. LOST: its processes ended without a result, such as with their pod.
 _RESUMABLE = frozenset({"NONE", "LOST", "STOPPED", "PAUSED", "SUSPENDED"})
 _ENDED = _RESUMABLE | {"FAILED", "CANCELED", "FINISHED"}
-# A failed step is repeated after this time, since its reason may be outside the resource.
-RETRY_S = 60.0
+# Delays before a failed step is repeated: the first of a temporary failure, and the longest.
+FIRST_RETRY_S, RETRY_S = 5.0, 60.0
 _REMOVALS = {"Drain": "drain", "Savepoint": "suspend", "Cancel": "cancel"}
 # The parts of a spec that only a new start can change.
 _OF_START = ("plugin", "pipeline", "params", "options", "engine", "spark", "slots")
@@ -75,11 +75,7 @@ def job_name(resource: Mapping[str, Any]) -> str:
 
 
 async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: float) -> Json:
-    """Make one step for a BicycleJob, and return its new status.
-
-    Raises:
-        Unavailable: the service cannot answer now; nothing has to be stored.
-    """
+    """Make one step for a BicycleJob; return its new status or raise Unavailable."""
     status: Json = dict(resource.get("status") or {})
     summary = await service.job(job_name(resource))
     if status.get("seen") == _seen(resource, summary, status, now_s):
@@ -88,8 +84,9 @@ async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: flo
     try:
         is_busy = await _advance(resource, status, job, service, now_s=now_s)
     except Rejected as error:
-        is_busy, (reason, message) = False, error.args
-        status["failure"] = {"reason": reason, "message": message, "at": now_s, "step": None}
+        is_busy, (reason, text) = False, error.args
+        kept = (status.get("failure") or {}) | {"step": None, "retry_s": None}
+        status["failure"] = kept | {"reason": reason, "message": text, "at": now_s}
     status["seen"] = None if is_busy else _seen(resource, summary, status, now_s)
     status["observedGeneration"] = resource["metadata"]["generation"]
     _describe(resource, status, job, summary=summary, is_busy=is_busy, now_s=now_s)
@@ -98,9 +95,10 @@ async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: flo
 
 def _seen(resource: Mapping[str, Any], summary: Json, status: Json, now_s: float) -> str:
     """Return a digest that changes when a step may be necessary."""
-    minute = now_s // RETRY_S if status.get("failure") is not None else None
+    failure = status.get("failure") or {"at": now_s}
+    delays = (now_s - failure["at"]) // (failure.get("retry_s") or RETRY_S)
     shown = [summary.get(name) for name in ("state", "start_time", "plugin_version")]
-    return _digest([resource["spec"], shown, minute])
+    return _digest([resource["spec"], shown, delays])
 
 
 async def remove(resource: Mapping[str, Any], service: Service) -> str | None:
@@ -122,15 +120,14 @@ async def _look(resource: Mapping[str, Any], summary: Json, service: Service) ->
     """Return the job of a resource as it is now; the summary may be older."""
     name, uid = job_name(resource), resource["metadata"]["uid"]
     found = (await service.send("GET", f"/operations?job={quote(name)}"))["items"]
-    operations = found or [_NO_OPERATION]
     try:
         status = (await service.send("GET", f"/jobs/{quote(name)}/status"))["status"]
     except Refused:
-        return Job(id=name, uid=uid, state="NONE", operations=operations)
+        status = {"state": "NONE"}
     state = status["state"]
     if state not in _ENDED and summary.get("start_time") == status["started_ms"]:
         state = summary["state"].replace("FAILED", "LOST")
-    return Job(id=name, uid=uid, state=state, operations=operations)
+    return Job(id=name, uid=uid, state=state, operations=found or [_NO_OPERATION])
 
 
 async def _advance(
@@ -146,21 +143,27 @@ async def _advance(
     if (step := await _next_step(resource, job, service)) is None:
         status["failure"] = None
         return job.state in _ENDING
-    failure, identity = status.get("failure") or {}, _digest(step)
-    is_known = failure.get("step") == identity
-    if is_known and (step[0] == "upgrade" or now_s - failure["at"] < RETRY_S):
-        return False
-    if is_current and not is_known and (last["kind"], last["state"]) == (step[0], "failed"):
+    former, kind, identity = status.get("failure") or {}, step[0], _digest(step)
+    delay_s = former.get("retry_s") if former.get("step") == identity else 0.0
+    has_failed = is_current and (last["kind"], last["state"]) == (kind, "failed")
+    if has_failed and last["id"] != former.get("operation"):
         error = last["error"]
-        reason, text = "OperationFailed", f"{error['code']}: {error['message']}; {error['fix']}"
+        reason, is_temporary = "OperationFailed", error.get("is_temporary", False)
+        text = f"{error['code']}: {error['message']}; {error['fix']}"
+    elif delay_s is None or now_s - former.get("at", now_s) < delay_s:
+        return False
     else:
         try:
             await _ask(resource, job, service, step)
             return True
         except Refused as error:
-            reason, text = "Rejected", str(error)
-    text = f"{step[0]}: {text}"
-    status["failure"] = {"reason": reason, "message": text, "at": now_s, "step": identity}
+            reason, text, is_temporary = "Rejected", str(error), isinstance(error, Conflict)
+    text, retry_s = f"{kind}: {text}", None if kind == "upgrade" else RETRY_S
+    if is_temporary:
+        retry_s = min(2 * (delay_s or FIRST_RETRY_S / 2), RETRY_S)
+        reason, text = "Retrying", f"{text}; the operator repeats it in {retry_s:.0f} s"
+    status["failure"] = {"reason": reason, "message": text, "at": now_s, "step": identity,
+                         "operation": last["id"], "retry_s": retry_s}  # fmt: skip
     return False
 
 
@@ -168,7 +171,6 @@ async def _next_step(
     resource: Mapping[str, Any], job: Job, service: Service
 ) -> tuple[str, Json] | None:
     """Return the kind and the body of the next operation, or None without one."""
-    step: tuple[str, Json] | None = None
     spec, start = resource["spec"], job.start
     is_suspended = spec.get("suspend", False)
     is_changed = start is None or not start["key"].endswith(f"/{_start_digest(spec)}")
@@ -176,18 +178,18 @@ async def _next_step(
         wheel = await _wheel(spec, service)
         is_changed = is_changed or wheel != job.last("upgrade", "digest")
         if is_changed or job.state in _RESUMABLE:
-            step = "submit", _start(resource, wheel)
+            return "submit", _start(resource, wheel)
     elif job.state not in _ENDED and start is None:
         raise Rejected("JobExists", "another job of this name runs; end it, or rename the resource")
     elif job.state not in _ENDED | _ENDING and (is_suspended or is_changed):
         end = "pause" if is_suspended else "stop"
-        step = ("suspend" if spec.get("savepointPolicy") == "OnStop" else end), {}
+        return ("suspend" if spec.get("savepointPolicy") == "OnStop" else end), {}
     elif job.state == "RUNNING":
         if spec.get("parallelism") not in (None, job.last("rescale", "parallelism")):
-            step = "rescale", {"parallelism": spec["parallelism"]}
-        elif (wheel := await _wheel(spec, service)) != job.last("upgrade", "digest"):
-            step = "upgrade", {"digest": wheel, "plugin": spec["plugin"], **spec.get("upgrade", {})}
-    return step
+            return "rescale", {"parallelism": spec["parallelism"]}
+        if (wheel := await _wheel(spec, service)) != job.last("upgrade", "digest"):
+            return "upgrade", {"digest": wheel, "plugin": spec["plugin"], **spec.get("upgrade", {})}
+    return None
 
 
 def _start(resource: Mapping[str, Any], wheel: str | None) -> Json:

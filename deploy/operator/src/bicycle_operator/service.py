@@ -11,8 +11,6 @@ from urllib.parse import quote
 import aiohttp
 
 Json = dict[str, Any]
-# Responses to a request that is wrong as it is; all other errors may pass by themselves.
-_REFUSALS = frozenset({400, 404, 409, 413, 415, 422})
 
 
 class Unavailable(Exception):
@@ -21,6 +19,14 @@ class Unavailable(Exception):
 
 class Refused(Exception):
     """The service rejected a request; the message begins with the error code."""
+
+
+class Conflict(Refused):
+    """The current state does not allow the request, which may succeed later."""
+
+
+# Errors by the status of the response; with any other status the service cannot answer now.
+_REFUSALS = {409: Conflict, **dict.fromkeys((400, 404, 413, 415, 422), Refused)}
 
 
 @dataclass(kw_only=True)
@@ -55,12 +61,7 @@ class Service:
             return items
 
     async def send(self, method: str, path: str, *, body: Any = None, key: str = "") -> Json:
-        """Send a request, and return the answer.
-
-        Raises:
-            Refused: the service rejected the request.
-            Unavailable: the service cannot answer now.
-        """
+        """Return the answer to a request, or raise Refused, Conflict or Unavailable."""
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         if self.token_file is not None:
             headers["Authorization"] = f"Bearer {self.token_file.read_text('utf-8').strip()}"
@@ -73,5 +74,5 @@ class Service:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
         text = "; ".join(filter(None, (data.get("message"), data.get("fix"))))
-        kind = Refused if answer.status in _REFUSALS else Unavailable
+        kind = _REFUSALS.get(answer.status, Unavailable)
         raise kind(f"{data.get('code', answer.status)}: {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 
+from bicycle_runtime.service.errors import ANSWERS
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams.access import answers
 
@@ -112,45 +113,14 @@ REQUEST_BROKE = BicycleError.row(
 
 # Number of an error -> status code; the others are in ``bicycle_streams.access.answers``.
 _ANSWERS = {
-    1520: 409,  # No epoch is sealed yet.
-    1521: 404,
-    1522: 404,  # The epoch was collected meanwhile.
-    1530: 404,
-    1901: 409,  # The job runs.
-    1902: 404,
-    1930: 404,
-    1943: 404,
-    1945: 409,
-    2301: 409,
-    2303: 503,
-    2304: 404,
-    2306: 409,
-    2308: 409,
-    2309: 400,
-    2310: 409,
-    2311: 503,
-    2312: 429,
-    2315: 503,
-    2317: 503,
-    2318: 503,
-    2328: 409,
-    2332: 409,
-    **dict.fromkeys(range(1_130, 1_140), 503),  # Storage.
-    2340: 404,
-    2341: 409,
-    2360: 429,
-    2361: 409,
+    **ANSWERS,
+    **dict.fromkeys((2403, 2404, 2412), 400),
+    **dict.fromkeys((2407, 2408), 403),
     2401: 404,
     2402: 405,
-    2403: 400,
-    2404: 400,
-    2405: 413,
     2410: 408,
-    2411: 503,
-    2412: 400,
+    2405: 413,
     2406: 415,
-    2407: 403,
-    2408: 403,
     2499: 500,
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.access import answers
 
 SERVICE_RUNNING = BicycleError.row(
     "BIC-2301",
@@ -134,3 +137,25 @@ LOCATION_TAKEN = BicycleError.row(
     cause="A job or a savepoint would be written to a checkpoint folder of another owner.",
     fix="choose another directory, or omit it to use a directory of the home",
 )
+
+
+# Number of an error -> status code of the response to it.
+ANSWERS = {
+    **dict.fromkeys((1521, 1522, 1530, 1902, 1930, 1943, 2304, 2340), 404),
+    # No epoch is sealed yet, the job runs, or it is being upgraded.
+    **dict.fromkeys((1520, 1901, 1945, 2301, 2306, 2308, 2310, 2328, 2332, 2341, 2361), 409),
+    **dict.fromkeys((2312, 2360), 429),
+    **dict.fromkeys((*range(1_130, 1_140), 2303, 2311, 2315, 2317, 2318, 2411), 503),  # Storage.
+    2309: 400,
+}
+
+
+def failure_of(error: BicycleError) -> dict[str, Any]:
+    """Return the error of a failed operation, and whether it is temporary.
+
+    Example:
+        >>> failure_of(SERVICE_GONE(home="/home"))["is_temporary"]
+        False
+    """
+    is_temporary = answers.answer_code(error, ANSWERS) in (409, 429, 503)
+    return {**error.to_json(), "is_temporary": is_temporary}

@@ -36,6 +36,7 @@ from bicycle_runtime.service.errors import (
     QUOTA_EXCEEDED,
     SERVICE_BUSY,
     START_WITHDRAWN,
+    failure_of,
 )
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
@@ -372,7 +373,7 @@ class Operations:
             call = self._call(operation.job, operation.asked_ms)
             result = KINDS[operation.kind].perform(call, settled)
         except BicycleError as error:
-            failure = error.to_json()
+            failure = failure_of(error)
         except Exception as error:  # noqa: BLE001 - A thread that dies would leave it open forever.
             log_event(_LOG, "operation_broke", level=logging.ERROR, error=error, job=operation.job)
             text = f"{type(error).__name__}: {error}"

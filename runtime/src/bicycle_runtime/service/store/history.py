@@ -97,8 +97,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``actor`` is the caller, ``owner`` the owner of the job, or without a job the caller. ``state``
     is waiting, running, done, failed, interrupted or canceled; ``reason`` is the reason for which
-    the start of a job waits. ``error`` has code, message, fix and facts of the error that ended it.
-    ``key`` is the idempotency key of the request.
+    the start of a job waits. ``error`` has code, message, fix and facts of the error that ended it,
+    and ``is_temporary``: the same request may succeed later. ``key`` is the idempotency key.
     """
 
     id: int
