@@ -85,6 +85,40 @@ def test_a_job_under_load_is_scaled_suspended_rolled_back_and_ended_with_exact_r
     assert rows == expected(fed)
 
 
+def test_a_job_under_load_is_upgraded_blue_green_with_exact_results(
+    server, tmp_path, spark_cache, monkeypatch
+):
+    """The upgrade is requested at once, and repeated until the job has sealed an epoch."""
+    fed = []
+
+    async def scenario(life):
+        await life.create(epoch_interval_ms=3_000)  # The new version has to catch up.
+        started_ms = life.job.started_ms
+        async with load(life.site, fed):
+            await life.change(version="3.0", upgrade={"strategy": "blue-green"})
+            await life.until(phase="RUNNING", version="3.0")
+            assert life.job.started_ms > started_ms
+            assert life.world.reason("Ready") == "Running"
+            before = life.job.event_count
+            await life.world.until(
+                lambda: life.job.event_count > before, "words", patience_s=PATIENCE_S
+            )
+        await life.world.until(
+            lambda: len(life.site.rows()) == len(fed), "all words", patience_s=PATIENCE_S
+        )
+        await life.delete()
+
+    site = site_of(tmp_path, spark_cache, monkeypatch)
+    kinds, state, rows = lived(scenario, site, world_at=functools.partial(real_world, server))
+
+    assert [each for each in kinds if each != ("upgrade", "failed")] == [
+        ("submit", "done"), ("upgrade", "done"), ("suspend", "done"),
+    ]  # fmt: skip
+    assert state == "SUSPENDED"
+    assert rows == expected(fed)
+    assert {row["by"] for row in site.rows()} == {"1.0", "3.0"}
+
+
 def test_operators_and_services_that_are_killed_at_random_moments_start_a_job_once(
     server, tmp_path, spark_cache, monkeypatch, request
 ):

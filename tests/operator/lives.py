@@ -9,10 +9,11 @@ from tests.unit.service_process.served import Served
 from tests.unit.service_process.test_uploads import upload
 
 JOB = "shop.clicks"
+VERSIONS = {"1.0": "return line", "2.0": "raise ValueError(line)", "3.0": "return line"}
 
 
 def upload_versions(served, folder):
-    for version, body in (("1.0", "return line"), ("2.0", "raise ValueError(line)")):
+    for version, body in VERSIONS.items():
         wheel = plugin_wheel(folder, version, body=body)
         assert upload(served, Path(wheel))[0] == 201
 
@@ -32,11 +33,11 @@ class Life:
     def status(self):
         return (self.world.found() or {}).get("status", {})
 
-    async def create(self):
+    async def create(self, **options):
         params = {"input": str(self.site.input), "output": str(self.site.output)}
         await self.world.create(
             plugin="demo", version="1.0", parallelism=2, params=params,
-            options={"follow": True, "master": "local[2]", "restart_attempts": 0},
+            options={"follow": True, "master": "local[2]", "restart_attempts": 0, **options},
             upgrade={"epochs": 1, "watch_ms": 2_000, "skip_savepoint": True},
         )  # fmt: skip
         await self.until(phase="RUNNING", version="1.0", parallelism=2)
