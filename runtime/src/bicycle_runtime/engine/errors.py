@@ -57,19 +57,15 @@ MASTER_UNREACHABLE = SparkStartError.row(
     "BIC-1850",
     "the Spark master {master} does not respond: {reason}",
     cause="The master of a cluster does not respond at its address.",
-    fix=(
-        "check the URL, and that the cluster runs (`bicycle dev cluster status` for a cluster of "
-        "this machine)"
-    ),
+    fix="check the address of the master ({address}), and that the cluster runs",
 )
 NO_EXECUTOR = SparkStartError.row(
     "BIC-1851",
     "cluster {master} started no executor for the job within {wait_s:g} s",
     cause="The master of the cluster responds, but no worker started an executor in time.",
     fix=(
-        "check on the page of the master that workers are alive, with free cores and memory. "
-        "Request less (--conf spark.cores.max=2 --conf spark.executor.memory=512m), or wait longer "
-        "(--cluster-timeout-ms)"
+        "check that the cluster has free cores and memory ({resources}), request less "
+        "({requests}), or wait longer (--cluster-timeout-ms)"
     ),
 )
 HANDSHAKE_FAILED = BicycleError.row(
@@ -89,9 +85,9 @@ EXECUTORS_LOST = EpochFailedError.row(
     "epoch {epoch} of job {job!r} has had no executor for {wait_s:g} s: {reason}",
     cause="All executors of a job were lost, and no executor was available again in time.",
     fix=(
-        "start the workers of the cluster again. The job restarts automatically according to its "
-        "restart strategy; if all attempts fail, run the same command again to continue from the "
-        "last sealed epoch"
+        "check that the cluster has workers with room for executors. The job restarts "
+        "automatically according to its restart strategy; if all attempts fail, run the same "
+        "command again to continue from the last sealed epoch"
     ),
 )
 

@@ -117,7 +117,24 @@ def test_without_any_executor_the_wait_ends_with_an_error():
     with raises(NO_EXECUTOR) as error:
         view(FakeSpark()).wait_for_executors(parallelism=1, timeout_s=0)
 
-    assert error.value.facts == {"master": "spark://m:7077", "wait_s": 0}
+    facts = error.value.facts
+    assert (facts["master"], facts["wait_s"]) == ("spark://m:7077", 0)
+
+
+@pytest.mark.parametrize(
+    ("master", "setting"),
+    [
+        ("spark://m:7077", "spark.cores.max"),
+        ("yarn", "spark.yarn.queue"),
+        ("k8s://https://m:6443", "spark.executor.instances"),
+    ],
+)
+def test_the_advice_names_settings_that_have_an_effect_with_the_master(master, setting):
+    with raises(NO_EXECUTOR) as error:
+        ClusterView(FakeSpark(), master=master).wait_for_executors(parallelism=1, timeout_s=0)
+
+    assert setting in error.value.remedy
+    assert ("spark.cores.max" in error.value.remedy) == master.startswith("spark")
 
 
 def test_work_without_executors_is_cancelled(monkeypatch):

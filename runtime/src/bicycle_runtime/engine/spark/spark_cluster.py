@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.base.environment import chosen_variables
-from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
+from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR, SparkStartError
 from bicycle_sdk.clock import Clock, SystemClock
 
 _CONNECT_S = 5.0
@@ -27,6 +27,21 @@ _SCHEME = "spark://"
 _PORT = re.compile(r":\d+$")
 # After an executor has come: how long the next gets until the job starts with the present ones.
 _OTHERS_S = 5.0
+_LESS = "--conf spark.executor.instances=1 --conf spark.executor.memory=512m"
+# By kind of master, for errors: its address, where its free resources are shown, smaller requests.
+_KINDS = {
+    "spark": (
+        "`bicycle dev cluster status` shows a cluster of this machine",
+        "the page of the master",
+        "--conf spark.cores.max=2 --conf spark.executor.memory=512m",
+    ),
+    "yarn": (
+        "it is in yarn-site.xml in the folder HADOOP_CONF_DIR",
+        "the queue and the nodes on the page of the resource manager",
+        f"{_LESS}, or another queue with --conf spark.yarn.queue=…",
+    ),
+    "k8s": ("`kubectl cluster-info` shows it", "`kubectl describe pods`", _LESS),
+}
 
 
 def require_master(master: str) -> None:
@@ -37,7 +52,7 @@ def require_master(master: str) -> None:
     """
     if master == "yarn" and not chosen_variables(("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
         reason = "the variable HADOOP_CONF_DIR must name the folder of yarn-site.xml"
-        raise MASTER_UNREACHABLE(master=master, reason=reason)
+        raise _unreachable(master, reason)
     if not master.startswith(_SCHEME):
         return
     reasons = []
@@ -48,7 +63,21 @@ def require_master(master: str) -> None:
                 return
         except (OSError, ValueError, OverflowError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise MASTER_UNREACHABLE(master=master, reason="; ".join(reasons))
+    raise _unreachable(master, "; ".join(reasons))
+
+
+def _unreachable(master: str, reason: str) -> SparkStartError:
+    address, _, _ = _kind(master)
+    return MASTER_UNREACHABLE(master=master, reason=reason, address=address)
+
+
+def _no_executor(master: str, wait_s: float) -> SparkStartError:
+    _, resources, requests = _kind(master)
+    return NO_EXECUTOR(master=master, wait_s=wait_s, resources=resources, requests=requests)
+
+
+def _kind(master: str) -> tuple[str, str, str]:
+    return _KINDS.get(master.partition(":")[0], _KINDS["spark"])
 
 
 class ClusterView:
@@ -122,7 +151,7 @@ class ClusterView:
         end = self._clock.monotonic() + timeout_s
         while not (hosts := self.hosts()):
             if self._scala.isStopped() or self._clock.monotonic() >= end:
-                raise NO_EXECUTOR(master=self._master, wait_s=timeout_s)
+                raise _no_executor(self._master, timeout_s)
             pause.wait(_POLL_S)
         seen, end = hosts, self._clock.monotonic() + _OTHERS_S
         while not self._has_settled(parallelism) and self._clock.monotonic() < end:
