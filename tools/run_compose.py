@@ -26,6 +26,7 @@ from typing import Any
 import yaml
 
 from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, kafka_jars
+from bicycle_runtime.dev.waiting import wait_until
 
 COMPOSE = Path("deploy/compose.yaml")
 # Not the name that a person uses: at the end, the volumes of the project are removed.
@@ -185,16 +186,18 @@ def query(expression: str) -> list[Any]:
 def wait(event: str, is_so: Callable[[], Any]) -> None:
     """Wait for a condition; an attempt that fails is repeated until the time is over."""
     began = time.monotonic()
-    cause: Exception | None = None
-    while time.monotonic() < began + PATIENCE_S:
+    causes: list[Exception | None] = [None]
+
+    def is_met() -> bool:
         try:
-            if is_so() is not False:
-                print(f"{event}: after {time.monotonic() - began:.0f} s")
-                return
+            return is_so() is not False
         except (subprocess.CalledProcessError, OSError) as error:
-            cause = error
-        time.sleep(1)
-    raise TimeoutError(f"not within {PATIENCE_S} s: {event}") from cause
+            causes.append(error)
+            return False
+
+    if not wait_until(is_met, timeout_s=PATIENCE_S):
+        raise TimeoutError(f"not within {PATIENCE_S} s: {event}") from causes[-1]
+    print(f"{event}: after {time.monotonic() - began:.0f} s")
 
 
 def _make_image(name: str, image: str, folder: Path) -> None:
