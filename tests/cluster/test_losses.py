@@ -94,7 +94,7 @@ def _started(site: ClusterSite, *words: str) -> Life:
         life = site.lives[-1]
         if life.process.poll() is None:
             return site.newest_epoch() > 0
-        assert life.answer["code"] == "BIC-1851", (life.stdout, life.stderr)
+        assert life.answer["code"] in ("BIC-1850", "BIC-1851"), (life.stdout, life.stderr)
         site.start(*SMALL_EPOCHS, *words, "--json")
         return False
 

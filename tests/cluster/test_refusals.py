@@ -26,7 +26,7 @@ def test_a_master_that_is_not_there_is_told_at_once(site):
 def test_a_cluster_without_room_for_the_job_is_told_in_time(site):
     site.write_words(lines=10)
 
-    life = site.run("--conf", "spark.executor.memory=64g", "--cluster-timeout-ms", "2s")
+    life = site.run("--conf", "spark.executor.memory=64g", "--cluster-timeout-ms", "20s")
 
     assert (life.process.returncode, life.answer["code"]) == (6, "BIC-1851")
 

@@ -104,10 +104,19 @@ def test_a_job_on_yarn_is_exact_after_the_loss_of_a_container_and_of_the_node_of
     [application] = yarn.applications()
     yarn.stop_node(application["amHostHttpAddress"].partition(":")[0])
     text.wait()
+    # One node is left, which has no room for another application.
+    large = options(site, **{"spark.yarn.am.memory": "3g"})
+    site.params["output"] = str(tmp_path / "queued")
+    queued = site.start(*large, "--name", "queued", "--cluster-timeout-ms", "30s")
+    assert queued.wait(_PATIENCE_S) == 6, (queued.stdout, queued.stderr)
+    assert queued.answer["code"] == "BIC-1851"
+    site.params["output"] = str(site.output)
+    [application, removed] = yarn.applications()
+    assert removed["finalStatus"] == "KILLED"
     life.process.send_signal(signal.SIGTERM)
 
     assert life.wait(_PATIENCE_S) == 0, (life.stdout, life.stderr)
-    [application] = yarn.applications()
+    [application, _] = yarn.applications()
     assert (application["queue"], application["finalStatus"]) == (f"root.{QUEUE}", "SUCCEEDED")
     site.params["follow"] = "false"
     text.write()

@@ -92,8 +92,8 @@ class JobOptions:
         low=1_000,
         high=86_400_000,
         doc=(
-            "On a cluster: time limit for executors, at the start and after all executors were "
-            "lost."
+            "On a cluster: time limit for the master and the first executor at the start, and for "
+            "an executor after all were lost."
         ),
     )
     follow: bool = option(

@@ -16,7 +16,13 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.engine.hosts.handshake import own_facts
 from bicycle_runtime.engine.spark import spark_cluster
 from bicycle_runtime.engine.spark.settings import spark_settings
-from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
+from bicycle_runtime.engine.spark.spark_cluster import (
+    ClusterView,
+    ExecutorWatch,
+    limit_start,
+    require_master,
+    require_master_id,
+)
 from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
 from tests.raising import raises
 from tests.waiting import PATIENCE_S
@@ -137,6 +143,13 @@ def test_the_advice_names_settings_that_have_an_effect_with_the_master(master, s
     assert ("spark.cores.max" in error.value.remedy) == master.startswith("spark")
 
 
+def test_the_time_until_the_context_was_created_counts_for_the_wait_for_executors():
+    with raises(NO_EXECUTOR) as error:
+        view(FakeSpark()).wait_for_executors(parallelism=1, timeout_s=3_600, spent_s=3_600)
+
+    assert error.value.facts["wait_s"] == 3_600
+
+
 def test_work_without_executors_is_cancelled(monkeypatch):
     monkeypatch.setattr(spark_cluster, "_WATCH_S", 0.001)
     spark = FakeSpark()
@@ -167,6 +180,110 @@ def test_work_goes_on_while_one_executor_is_there(monkeypatch):
     assert not watch.has_cancelled
 
 
+class FakeJava:
+    """The Java process, on whose end a call to it raises."""
+
+    def __init__(self):
+        self.has_ended = threading.Event()
+
+    def kill(self):
+        self.has_ended.set()
+
+    def call(self):
+        assert self.has_ended.wait(PATIENCE_S)
+        raise OSError("the connection was closed")
+
+
+@pytest.mark.parametrize("master", ["spark://m:7077", "yarn", "k8s://https://m:6443"])
+def test_java_is_killed_when_a_master_does_not_respond_in_time(master):
+    java = FakeJava()
+    with (
+        raises(MASTER_UNREACHABLE) as error,
+        limit_start(java, None, master=master, timeout_s=0),
+    ):
+        java.call()
+
+    assert error.value.facts["master"] == master
+    assert "within 0 s" in error.value.facts["reason"]
+
+
+class FakeYarn:
+    """The classes of Java, with a context whose application waits in a queue of YARN."""
+
+    def __init__(self):
+        self.killed = []
+        self.java = SimpleNamespace(lang=SimpleNamespace(Class=self))
+
+    def forName(self, _name):
+        return self
+
+    def getDeclaredField(self, _name):
+        return self
+
+    def setAccessible(self, _is_accessible):
+        """Private fields can be read."""
+
+    def get(self, *_):
+        return self
+
+    def schedulerBackend(self):
+        client = SimpleNamespace(getApplicationId=lambda: "application_1")
+        setattr(client, spark_cluster._MASTER_CLIENT, lambda: self)
+        return SimpleNamespace(**{spark_cluster._CLIENT: lambda: client})
+
+    def killApplication(self, application):
+        self.killed.append(application)
+
+
+def test_an_application_that_waits_in_a_queue_for_too_long_is_killed():
+    java, yarn = FakeJava(), FakeYarn()
+    with (
+        raises(NO_EXECUTOR) as error,
+        limit_start(java, yarn, master="yarn", timeout_s=0),
+    ):
+        java.call()
+
+    assert error.value.facts["wait_s"] == 0
+    assert yarn.killed == ["application_1"]
+
+
+def test_java_of_a_context_that_was_created_in_time_is_not_killed():
+    java = FakeJava()
+    with limit_start(java, None, master="yarn", timeout_s=PATIENCE_S):
+        pass
+
+    assert not java.has_ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "An error occurred\n: org.KubernetesClientException: failed\n\tat org.A\n"
+            "Caused by: io.netty.AbstractChannel$AnnotatedConnectException: refused: /10.0.0.1:1",
+            "io.netty.AbstractChannel$AnnotatedConnectException: refused: /10.0.0.1:1",
+        ),
+        ("An error\n: java.net.UnknownHostException: m", "java.net.UnknownHostException: m"),
+    ],
+)
+def test_an_error_of_the_network_means_that_the_master_is_unreachable(text, reason):
+    with (
+        raises(MASTER_UNREACHABLE) as error,
+        limit_start(FakeJava(), None, master="yarn", timeout_s=PATIENCE_S),
+    ):
+        raise RuntimeError(text)
+
+    assert error.value.facts["reason"] == reason
+
+
+def test_other_errors_of_the_start_stay_as_they_are():
+    with (
+        pytest.raises(RuntimeError, match="not a number"),
+        limit_start(FakeJava(), None, master="yarn", timeout_s=PATIENCE_S),
+    ):
+        raise RuntimeError("An error\n: java.lang.NumberFormatException: not a number")
+
+
 @pytest.mark.parametrize(
     "master", ["spark://127.0.0.1:1", "spark://127.0.0.1:x", "spark://127.0.0.1:99999"]
 )
@@ -183,6 +300,15 @@ def test_one_of_several_masters_is_enough_and_other_kinds_are_sparks_affair():
         require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
     require_master("local[2]")
     require_master("k8s://https://nowhere:1")
+
+
+def test_a_driver_without_an_id_of_a_standalone_master_is_not_registered():
+    registered = SimpleNamespace(applicationId="app-20261129141455-0000")
+    require_master_id(registered, master="spark://m:7077")
+    with raises(MASTER_UNREACHABLE):
+        require_master_id(
+            SimpleNamespace(applicationId="spark-application-1"), master="spark://m:7077"
+        )
 
 
 def test_yarn_needs_a_variable_that_names_its_configuration(monkeypatch):

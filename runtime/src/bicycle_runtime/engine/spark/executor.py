@@ -43,7 +43,13 @@ from bicycle_runtime.engine.spark.java import (
 from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason, text_of
 from bicycle_runtime.engine.spark.positions_folder import noted_count
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
-from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
+from bicycle_runtime.engine.spark.spark_cluster import (
+    ClusterView,
+    ExecutorWatch,
+    limit_start,
+    require_master,
+    require_master_id,
+)
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.operators.heartbeats import LastPosition
@@ -77,8 +83,8 @@ class SparkExecutor:
         settings: More Spark settings; they win over ours.
         cache_dir: Where what makes the next start faster is kept.
         job: Job id, for errors.
-        cluster_timeout_ms: How long to wait on a cluster for executors, at the start and when all
-            are lost.
+        cluster_timeout_ms: How long to wait on a cluster for the master and an executor, at the
+            start and when all are lost.
         clock: Tells how long workers had nothing to do. Default: the machine's.
         errors: Gets the output of workers. Default: standard error.
         early: Java and its folder, if it was started before.
@@ -93,6 +99,7 @@ class SparkExecutor:
         self._cache_dir = cache_dir
         self._job = job
         self._timeout_s = cluster_timeout_ms / 1_000
+        self._start_s = 0.0
         self._starting: StartingJava | None
         self._starting, self._folder = early or (None, WorkFolder())
         self._is_booted = False
@@ -297,7 +304,9 @@ class SparkExecutor:
         watch = ExecutorWatch(self._context, self._view, timeout_s=self._timeout_s)
         self._watch = self._cleanup.enter_context(watch)
         hosts = self._view.wait_for_executors(
-            parallelism=max(self._parallelisms), timeout_s=self._timeout_s
+            parallelism=max(self._parallelisms),
+            timeout_s=self._timeout_s,
+            spent_s=self._start_s,
         )
         facts = own_facts(spark=str(self._context.version))
         with watch.working():
@@ -420,7 +429,11 @@ class SparkExecutor:
             conf.setMaster(self._master)
             for name, value in {**self._settings, **self._worker_environment()}.items():
                 conf.set(name, value)
-            context = SparkContext(conf=conf, gateway=gateway)
+            began_s = self._clock.monotonic()
+            with self._limit_start(gateway.jvm):
+                context = SparkContext(conf=conf, gateway=gateway)
+                require_master_id(context, master=self._master)
+            self._start_s = self._clock.monotonic() - began_s
             context.pythonExec = self._worker_python()
             # It would print a traceback when Java is killed.
             setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
@@ -429,11 +442,20 @@ class SparkExecutor:
             self._results = TaskResults(context)
             return context
         except Exception as error:
+            forget_context()  # PySpark would connect the next start to this Java.
+            if isinstance(error, SparkStartError):
+                raise
             kind = SparkStartKilledError if self._was_killed() else SparkStartError
             raise kind(master=self._master, reason=root_reason(error) + low_limits()) from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
+
+    def _limit_start(self, jvm: Any) -> contextlib.AbstractContextManager[None]:
+        """Return a context that limits the wait for the master of a cluster."""
+        if is_embedded(self._master) or self._starting is None:
+            return contextlib.nullcontext()
+        return limit_start(self._starting.process, jvm, self._master, self._timeout_s)
 
     def _worker_python(self) -> str:
         """Return the interpreter of workers, instead of the first python3 on their PATH."""

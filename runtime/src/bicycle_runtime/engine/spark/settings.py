@@ -61,6 +61,8 @@ _CLUSTER = {
     "spark.shuffle.io.retryWait": "1s",
     "spark.stage.maxConsecutiveAttempts": "8",
     "spark.executor.memory": "512m",
+    # We wait for executors, with a limit; on YARN and Kubernetes, Spark would wait for 30 s, too.
+    "spark.scheduler.minRegisteredResourcesRatio": "0",
 }
 
 

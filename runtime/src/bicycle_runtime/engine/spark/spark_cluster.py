@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ _SCHEME = "spark://"
 _PORT = re.compile(r":\d+$")
 # After an executor has come: how long the next gets until the job starts with the present ones.
 _OTHERS_S = 5.0
-_LESS = "--conf spark.executor.instances=1 --conf spark.executor.memory=512m"
+_SMALL = "--conf spark.executor.instances=1 --conf spark.executor.memory=512m"
 # By kind of master, for errors: its address, where its free resources are shown, smaller requests.
 _KINDS = {
     "spark": (
@@ -38,10 +39,19 @@ _KINDS = {
     "yarn": (
         "it is in yarn-site.xml in the folder HADOOP_CONF_DIR",
         "the queue and the nodes on the page of the resource manager",
-        f"{_LESS}, or another queue with --conf spark.yarn.queue=…",
+        f"{_SMALL}, or another queue with --conf spark.yarn.queue=…",
     ),
-    "k8s": ("`kubectl cluster-info` shows it", "`kubectl describe pods`", _LESS),
+    "k8s": ("`kubectl cluster-info` shows it", "`kubectl describe pods`", _SMALL),
 }
+_OWN_ID = "spark-application-"  # Of Spark's driver, until it has an id of the master.
+# Private in Scala: the client of YARN of a Spark context, and its client of the resource manager.
+_CLIENT = "org$apache$spark$scheduler$cluster$YarnClientSchedulerBackend$$client"
+_MASTER_CLIENT = "org$apache$spark$deploy$yarn$Client$$yarnClient"
+_CONNECTION_ERROR = re.compile(
+    r"^(?:: |Caused by: )"
+    r"([\w.$]*(?:Connect|ConnectTimeout|NoRouteToHost|SocketTimeout|UnknownHost)Exception: .*)",
+    re.MULTILINE,
+)
 
 
 def require_master(master: str) -> None:
@@ -64,6 +74,72 @@ def require_master(master: str) -> None:
         except (OSError, ValueError, OverflowError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
     raise _unreachable(master, "; ".join(reasons))
+
+
+@contextlib.contextmanager
+def limit_start(
+    java: subprocess.Popen[bytes], jvm: Any, master: str, timeout_s: float
+) -> Iterator[None]:
+    """Kill Java if the block, which creates a Spark context, takes too long.
+
+    Spark retries for a minute (standalone), for minutes (Kubernetes) or for 15 minutes (YARN), and
+    waits for a queue of YARN and for a silent server without limit.
+
+    Raises:
+        MASTER_UNREACHABLE: the master did not respond in time.
+        NO_EXECUTOR: YARN responded, but the application did not start in time.
+    """
+    ends: list[SparkStartError] = []
+
+    def end() -> None:
+        killer = threading.Timer(_END_S, java.kill)  # Java and YARN may hang.
+        killer.start()
+        try:
+            is_queued = master == "yarn" and _kill_application(jvm)
+        except Exception:  # noqa: BLE001 - Java or YARN is gone, of whatever kind py4j's error is.
+            is_queued = False
+        reason = f"no response within {timeout_s:g} s (--cluster-timeout-ms)"
+        ends.append(_no_executor(master, timeout_s) if is_queued else _unreachable(master, reason))
+        killer.cancel()
+        java.kill()
+
+    timer = threading.Timer(timeout_s, end)
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if not ends and (found := _CONNECTION_ERROR.search(str(error))):
+            raise _unreachable(master, found[1]) from error
+        raise
+    finally:
+        timer.cancel()
+        timer.join()
+        if ends:
+            raise ends[0]
+
+
+def require_master_id(context: Any, *, master: str) -> None:
+    """Refuse a context that no standalone master has registered.
+
+    Raises:
+        MASTER_UNREACHABLE: no master gave the application an id.
+    """
+    if master.startswith(_SCHEME) and context.applicationId.startswith(_OWN_ID):
+        raise _unreachable(master, "it did not register the driver")
+
+
+def _kill_application(jvm: Any) -> bool:
+    """Kill the application that waits in a queue of YARN; return whether there is one."""
+    field = jvm.java.lang.Class.forName("org.apache.spark.SparkContext$").getDeclaredField(
+        "contextBeingConstructed"
+    )
+    field.setAccessible(True)
+    client = getattr(field.get(None).get().schedulerBackend(), _CLIENT)()
+    application = client.getApplicationId()
+    if application is not None:
+        with contextlib.suppress(Exception):  # It may have only an id, while Spark uploads files.
+            getattr(client, _MASTER_CLIENT)().killApplication(application)
+    return application is not None
 
 
 def _unreachable(master: str, reason: str) -> SparkStartError:
@@ -137,18 +213,21 @@ class ClusterView:
         profile = self._scala.resourceProfileManager().defaultResourceProfile()
         return int(self._scala.maxNumConcurrentTasks(profile))
 
-    def wait_for_executors(self, *, parallelism: int, timeout_s: float) -> dict[str, int]:
+    def wait_for_executors(
+        self, *, parallelism: int, timeout_s: float, spent_s: float = 0.0
+    ) -> dict[str, int]:
         """Wait for an executor, and a little for as many as the job is wide.
 
         Args:
             parallelism: Tasks of the widest level.
             timeout_s: The longest wait for the first one.
+            spent_s: How much of it has passed.
 
         Raises:
             NO_EXECUTOR: no executor was there in time, or the master refused the job.
         """
         pause = threading.Event()
-        end = self._clock.monotonic() + timeout_s
+        end = self._clock.monotonic() + timeout_s - spent_s
         while not (hosts := self.hosts()):
             if self._scala.isStopped() or self._clock.monotonic() >= end:
                 raise _no_executor(self._master, timeout_s)
