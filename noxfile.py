@@ -224,7 +224,10 @@ def image(session: nox.Session) -> None:
     }
 
     def run(*words: str) -> str:
-        found = session.run(*words, external=True, env=environment, silent=True, log=False)
+        # Podman reports to standard error that a systemd which does not run checks no health.
+        found = session.run(
+            *words, external=True, env=environment, silent=True, log=False, stderr=None
+        )
         return str(found).strip()
 
     _build_base(folder / "base", run)
