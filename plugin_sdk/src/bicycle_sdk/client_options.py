@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from bicycle_sdk.options import option
+from bicycle_sdk.formats import Format
+from bicycle_sdk.options import option, shared_options
 from bicycle_sdk.tls_files import TlsFiles
 
 __all__ = [
     "BoundedInput",
+    "ConnectTimeout",
+    "EventTime",
     "GrowingInput",
+    "LineLength",
     "Listening",
     "PartSize",
     "Publication",
     "PulsarCluster",
+    "ReaderGroup",
     "RedisServer",
     "Rewinding",
-    "TimedOutput",
+    "ServerUrl",
     "TransactionTimeout",
     "TransactionWait",
     "UserName",
+    "ValueFormat",
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
+class EventTime:
+    """The event time in the records of a source or a sink."""
+
+    timestamp_field: str = option(
+        default="",
+        doc=(
+            "Field or column with the event time of a record; lines of text have none. A source "
+            "reads RFC 3339, a time with a zone, or ms since 1970, and rejects a record without it "
+            "as bad; a sink fails without it, and writes ms since 1970 to files of lines."
+        ),
+        words=("time_field",),
+    )
+
+
+@shared_options
 class GrowingInput:
-    """The end and the event time of input to which others append."""
+    """The end of input to which others append."""
 
     follow: bool = option(
         default=False,
@@ -34,14 +54,6 @@ class GrowingInput:
             "Wait for new input (appended lines, new files, new rows); otherwise the source ends "
             "with the input that exists at the start."
         ),
-    )
-    timestamp_field: str = option(
-        default="",
-        doc=(
-            "Field with the event time: RFC 3339, a time with a zone, or ms since 1970; a record "
-            "without it is a bad record. Lines of text have no fields."
-        ),
-        words=("time_field",),
     )
 
     @classmethod
@@ -54,12 +66,19 @@ class GrowingInput:
         return "waits for new input; remove the option follow" if self.follow else ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class BoundedInput:
-    """The end of input that is a log of messages."""
+    """The ends of input that is a log of messages."""
 
     bounded: bool = option(
         default=False, doc="End with the messages that exist at the first start of the job."
+    )
+    on_data_loss: Literal["fail", "continue", "earliest", "latest"] = option(
+        default="fail",
+        doc=(
+            "Reaction when unread messages were removed: fail, or continue with the existing "
+            "messages; in Kafka, with the earliest or the latest message."
+        ),
     )
 
     def unbounded_reason(self) -> str:
@@ -67,9 +86,9 @@ class BoundedInput:
         return "" if self.bounded else "waits for new messages; set the option bounded = 'true'"
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class PartSize:
-    """The size of the parts of a sink's output."""
+    """The size and the age of the parts of a sink's output."""
 
     roll_bytes: int = option(
         default=128 << 20,
@@ -78,23 +97,86 @@ class PartSize:
         doc="Size at which a part is complete; approximate in formats with columns.",
         words=("max_bytes",),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedOutput:
-    """The event time in the output of a sink."""
-
-    timestamp_field: str = option(
-        default="",
+    roll_ms: int = option(
+        default=60_000,
+        low=1,
+        high=86_400_000,
         doc=(
-            "Column or field for the event time of each record, in lines of files in ms since "
-            "1970; a record without event time fails."
+            "Time after its first record at which a part is complete; in formats with columns, "
+            "all open parts are complete."
         ),
-        words=("time_field",),
+        words=("max_age", "roll_after"),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
+class LineLength:
+    """The bound of a line."""
+
+    line_bytes_max: int = option(
+        default=64 << 20,
+        low=1 << 20,
+        high=1 << 30,
+        doc=(
+            "Maximum length of a line or CSV record. A longer one in a file is a bad record; the "
+            "sender of a longer line to a socket is disconnected."
+        ),
+    )
+
+
+@shared_options
+class ValueFormat:
+    """The format of payloads."""
+
+    value_format: str | Format | None = option(
+        default=None,
+        doc="Format of payloads, the values of messages.",
+        words=("format",),
+    )
+    value_format_options: object = option(
+        default=None, doc="Options of the value format, such as its schema."
+    )
+
+
+@shared_options
+class ServerUrl:
+    """The URL of a server."""
+
+    url: str = option(
+        kw_only=False,
+        doc=(
+            "URL without a password: http://…, https://…, or for a table "
+            "postgresql://user@host:port/database."
+        ),
+    )
+
+
+@shared_options
+class ConnectTimeout:
+    """The patience of a connector with a server that does not respond at first."""
+
+    connect_timeout_ms: int = option(
+        default=30_000,
+        low=1_000,
+        high=3_600_000,
+        doc=(
+            "Time limit for the first response of the server at a start. A source of Kafka that "
+            "has a checkpoint waits without a limit."
+        ),
+    )
+
+
+@shared_options
+class ReaderGroup:
+    """The name of a job among the readers of a server."""
+
+    group: str = option(
+        default="",
+        doc="Name of the job among the readers of the server.",
+    )
+
+
+@shared_options
 class Listening:
     """The side of a connection, and the number of clients."""
 
@@ -113,7 +195,7 @@ class Listening:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class UserName:
     """The name of a login."""
 
@@ -122,7 +204,7 @@ class UserName:
     username: str | None = option(default=None, doc="User name, if the server has users.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class RedisServer(UserName, TlsFiles):
     """The database of a Redis server, and the form of its entries."""
 
@@ -135,7 +217,7 @@ class RedisServer(UserName, TlsFiles):
     message_field: str = option(default="msg", doc="Field of an entry that contains the payload.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class PulsarCluster(TlsFiles):
     """The location of the topics of a Pulsar cluster."""
 
@@ -151,14 +233,14 @@ class PulsarCluster(TlsFiles):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class TransactionWait:
     """The wait for open transactions of Kafka, before which messages cannot be read."""
 
     __slots__ = ()  # Options classes with slots have room for this, too.
 
     transaction_wait_ms: int = option(
-        900_000,
+        default=900_000,
         low=0,
         high=86_400_000,
         doc=(
@@ -168,21 +250,21 @@ class TransactionWait:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class TransactionTimeout:
     """The time limit of a transaction of Kafka."""
 
     __slots__ = ()  # Options classes with slots have room for this, too.
 
     transaction_timeout_ms: int = option(
-        60_000,
+        default=60_000,
         low=1_000,
         high=86_400_000,
         doc="Time after which the brokers abort an open transaction.",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class Publication:
     """The patience of a sink that publishes to another system."""
 
@@ -194,7 +276,7 @@ class Publication:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class Rewinding:
     """The reaction of a sink to an older epoch than its output."""
 

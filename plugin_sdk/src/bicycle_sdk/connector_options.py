@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import (
@@ -36,7 +37,7 @@ from bicycle_sdk.descriptors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.former_names import note_former_name
 from bicycle_sdk.option_values import OptionValueError, stored
-from bicycle_sdk.options import describe, option, take
+from bicycle_sdk.options import adapt_option, describe, option, shared_options, take
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -45,6 +46,8 @@ __all__ = [
     "Conflict",
     "ConnectorOptions",
     "ConnectorWord",
+    "Located",
+    "OutputPath",
     "SinkOptions",
     "SourceOptions",
     "no_address",
@@ -142,7 +145,9 @@ def _take_all(cls: type[ConnectorOptions], given: Mapping[str, Any]) -> dict[str
     return found
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(option, adapt_option)
+)
 class ConnectorOptions:
     """The base of all options of connectors: every subclass is a frozen dataclass.
 
@@ -273,6 +278,34 @@ def path_of(parts: SplitResult) -> str:
         example = f"write {parts.scheme}:relative/path or {parts.scheme}:///absolute/path"
         raise ValueError(f"the path is {parts.netloc + path!r}; {example}")
     return path
+
+
+@shared_options
+class Located:
+    """The path of the files of a source or a sink."""
+
+    path: str | os.PathLike[str] = option(kw_only=False, doc="Location of the files.")
+
+    @classmethod
+    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
+        """Return the path."""
+        return {"path": path_of(parts)}
+
+
+@shared_options
+class OutputPath(Located):
+    """The path of the files of a sink."""
+
+    path: str | os.PathLike[str] = adapt_option(
+        Located,
+        "path",
+        kw_only=False,
+        note=(
+            "A directory; for Parquet and Delta also a URL such as s3://bucket/folder; for DuckDB "
+            "a file. It is created if it is missing."
+        ),
+        words=("out_dir",),
+    )
 
 
 def no_address(parts: SplitResult) -> dict[str, Any]:

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.client_options import Publication, Rewinding
+from bicycle_sdk.client_options import ConnectTimeout, Publication, Rewinding, ServerUrl
 from bicycle_sdk.connector_options import SourceOptions
-from bicycle_sdk.options import option
-from bicycle_sdk.secrets import Secret
+from bicycle_sdk.options import option, shared_options
+from bicycle_sdk.passwords import PasswordReference
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-__all__ = ["MarkerTable", "PostgresLookupOptions", "PostgresTable", "UpsertOptions"]
+__all__ = ["MarkerTable", "PostgresLookupOptions", "PostgresTable", "TableName", "UpsertOptions"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PostgresTable:
+@shared_options
+class TableName:
+    """The name of a table."""
+
+    table: str = option(
+        kw_only=False,
+        doc="Name of the table, or schema.table; for Iceberg always namespace.table.",
+    )
+
+
+@shared_options
+class PostgresTable(ConnectTimeout, PasswordReference, TableName, ServerUrl):
     """A table of a PostgreSQL database."""
-
-    url: str = option(
-        kw_only=False, doc="postgresql://user@host:port/database, without a password."
-    )
-    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
-    password: Secret | None = option(
-        default=None,
-        doc="A reference to the password. Default: PGPASSWORD or the password file of libpq.",
-    )
-    connect_timeout_ms: int = option(
-        default=30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="Time limit for the first response of the server at a start.",
-    )
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:
@@ -59,7 +53,7 @@ class PostgresLookupOptions(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class MarkerTable:
     """The table in which a database records published epochs."""
 
@@ -72,7 +66,7 @@ class MarkerTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class UpsertOptions(Publication, Rewinding):
     """The options of tables whose rows are added or replaced."""
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from bicycle_sdk.errors import (
     DuplicateOptionError,
@@ -39,6 +39,7 @@ __all__ = [
     "Declaration",
     "OptionInfo",
     "accepts",
+    "adapt_option",
     "check",
     "declaration",
     "declared_options",
@@ -46,6 +47,7 @@ __all__ = [
     "from_mapping",
     "option",
     "parse",
+    "shared_options",
     "take",
 ]
 
@@ -108,6 +110,56 @@ def option(
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_METADATA: declared}, kw_only=kw_only)
     return dataclasses.field(default=default, metadata={_METADATA: declared}, kw_only=kw_only)
+
+
+def adapt_option(
+    owner: type[Any],
+    name: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    note: str = "",
+    low: float | None = None,
+    words: tuple[str, ...] = (),
+    kw_only: Any = dataclasses.MISSING,
+) -> Any:
+    """Return an option of a base class with the default of a subclass.
+
+    The meaning is declared once, by the base class. The annotation of the subclass may narrow the
+    type.
+
+    Args:
+        owner: The base class that declares the option.
+        name: Name of the option.
+        default: Absent for a required option.
+        note: Sentences for the docs that only apply to the subclass.
+        low: Least accepted number, if it is another one.
+        words: Further names in job files.
+        kw_only: As of ``option``; it is not inherited.
+    """
+    field = next(each for each in dataclasses.fields(owner) if each.name == name)
+    declared = declaration(field)
+    assert declared is not None, f"{owner.__name__}.{name} is not an option"
+    adapted = dataclasses.replace(
+        declared,
+        doc=f"{declared.doc} {note}".rstrip(),
+        low=declared.low if low is None else low,
+        words=declared.words + words,
+    )
+    metadata = {_METADATA: adapted}
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata, kw_only=kw_only)
+    return dataclasses.field(default=default, metadata=metadata, kw_only=kw_only)
+
+
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(option, adapt_option)
+)
+def shared_options(cls: type[_T]) -> type[_T]:
+    """Make a class of options that several classes inherit a frozen dataclass.
+
+    Type checkers see which options are required, and which ones a call accepts by position.
+    """
+    return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def declaration(field: dataclasses.Field[Any]) -> Declaration | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
@@ -19,8 +18,10 @@ from bicycle_sdk.client_options import (
     Listening,
     Publication,
     PulsarCluster,
+    ReaderGroup,
     RedisServer,
     Rewinding,
+    ValueFormat,
 )
 from bicycle_sdk.connector_options import (
     Conflict,
@@ -31,7 +32,7 @@ from bicycle_sdk.connector_options import (
     source_call,
 )
 from bicycle_sdk.formats import Format, split_formats, type_given_by
-from bicycle_sdk.options import option
+from bicycle_sdk.options import adapt_option, option, shared_options
 from bicycle_sdk.passwords import PasswordReference
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.tls_files import TlsFiles
@@ -62,7 +63,6 @@ __all__ = [
     "WebSocketPeer",
     "WebSocketSinkOptions",
     "WebSocketSourceOptions",
-    "listening_port",
     "pulsar_sink",
     "pulsar_source",
     "redis_sink",
@@ -74,24 +74,11 @@ __all__ = [
 ]
 
 
-def listening_port(default: int) -> Any:
-    """Declare the port of a socket."""
-    return option(
-        default=default,
-        low=0,
-        high=65_535,
-        doc="Port of the socket; to listen, 0 selects a free port.",
-    )
+@shared_options
+class PayloadOptions(ValueFormat):
+    """The format of payloads, by default text."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class PayloadOptions:
-    """The format of payloads."""
-
-    value_format: str | Format = option(
-        default="string", doc="Format of payloads.", words=("format",)
-    )
-    value_format_options: object = option(default=None, doc="Options of the format.")
+    value_format: str | Format = adapt_option(ValueFormat, "value_format", default="string")
 
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +90,7 @@ class PayloadOptions:
         return type_given_by(str(self.value_format))
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class AddressOptions(PayloadOptions):
     """The address of streams, and the format of their payloads."""
 
@@ -119,7 +106,7 @@ class AddressOptions(PayloadOptions):
         return {"address": f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class SocketLines(Listening, PayloadOptions):
     """Lines over TCP: the address, the connecting side, and the form of a line.
 
@@ -127,7 +114,12 @@ class SocketLines(Listening, PayloadOptions):
     authenticated.
     """
 
-    port: int = 0  # Each direction declares the option, with its default.
+    port: int = option(
+        default=9999,
+        low=0,
+        high=65_535,
+        doc="Port of the socket; to listen, 0 selects a free port.",
+    )
     host: str = option(
         default="127.0.0.1",
         doc=(
@@ -195,12 +187,12 @@ class SocketLines(Listening, PayloadOptions):
             yield Conflict("clients_max", "it applies to a listening socket", "set listen")
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class RedisLogin(PasswordReference, RedisServer):
     """The Redis server with a password."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class PulsarLogin(PulsarCluster):
     """The Pulsar cluster with a token."""
 
@@ -218,12 +210,8 @@ class StreamSourceOptions(BoundedInput, _PayloadSource):
         default="earliest",
         doc="Start position of the first run; later runs continue after the last sealed epoch.",
     )
-    on_data_loss: Literal["fail", "continue"] = option(
-        default="fail",
-        doc=(
-            "Reaction when unread messages were removed: fail, or continue with the existing "
-            "messages."
-        ),
+    on_data_loss: Literal["fail", "continue"] = adapt_option(
+        BoundedInput, "on_data_loss", default="fail"
     )
 
 
@@ -234,6 +222,7 @@ class FileStreamSourceOptions(
 
 
 class RedisSourceOptions(
+    ReaderGroup,
     StreamSourceOptions,
     RedisLogin,
     connector="redis",
@@ -242,8 +231,11 @@ class RedisSourceOptions(
 ):
     """The options of the Redis source: streams and server."""
 
-    group: str = option(
-        default="", doc="Consumer group in Redis whose position shows the progress of the job."
+    group: str = adapt_option(
+        ReaderGroup,
+        "group",
+        default="",
+        note="A consumer group in Redis whose position shows the progress of the job.",
     )
     retry_timeout_ms: int = option(
         default=60_000,
@@ -254,6 +246,7 @@ class RedisSourceOptions(
 
 
 class PulsarSourceOptions(
+    ReaderGroup,
     StreamSourceOptions,
     PulsarLogin,
     connector="pulsar",
@@ -262,15 +255,14 @@ class PulsarSourceOptions(
 ):
     """The options of the Pulsar source: streams and cluster."""
 
-    group: str = option(
-        doc=(
-            "Subscription that retains unread messages: without a subscription, Pulsar deletes "
-            "them."
-        ),
+    group: str = adapt_option(
+        ReaderGroup,
+        "group",
+        note="A subscription, which retains unread messages: without one, Pulsar deletes them.",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class JournalOptions:
     """The journal of received messages."""
 
@@ -310,7 +302,7 @@ class StdioSourceOptions(ReceivedOptions, connector="stdio", call="stdio_source"
     """The options of the source of lines of standard input."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class WebSocketPeer(Listening, TlsFiles):
     """The side of a connection over WebSockets, and its TLS files."""
 

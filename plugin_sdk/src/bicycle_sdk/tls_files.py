@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from bicycle_sdk.options import option
+from bicycle_sdk.options import option, shared_options
 
 __all__ = ["TlsFiles"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class TlsFiles:
     """The files for TLS, as part of other options."""
 

@@ -15,7 +15,7 @@ from bicycle_sdk.errors import (
     OptionError,
     UnknownOptionError,
 )
-from bicycle_sdk.options import check, describe, from_mapping, option
+from bicycle_sdk.options import adapt_option, check, describe, from_mapping, option, shared_options
 
 
 class Compression(Enum):
@@ -209,3 +209,32 @@ def test_the_text_of_a_value_gives_the_value(interval_ms, follow, share):
     options = from_mapping(Sample, texts)
 
     assert (options.interval_ms, options.follow, options.share) == (interval_ms, follow, share)
+
+
+@shared_options
+class Rolled:
+    age_ms: int = option(default=60_000, low=1, high=90_000, doc="Age of a part.", words=("age",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapted(Rolled):
+    age_ms: int = adapt_option(
+        Rolled, "age_ms", default=8_000, note="Here less.", low=0, words=("after",)
+    )
+
+
+def test_a_subclass_adapts_an_option_of_its_base():
+    [base], [adapted] = describe(Rolled), describe(Adapted)
+
+    assert (base.default, base.low, base.words, base.doc) == (60_000, 1, ("age",), "Age of a part.")
+    assert (adapted.default, adapted.low, adapted.high) == (8_000, 0, 90_000)
+    assert (adapted.words, adapted.doc) == (("age", "after"), "Age of a part. Here less.")
+
+
+def test_an_option_without_a_default_is_required_in_the_subclass():
+    @dataclass(frozen=True, kw_only=True)
+    class Required(Rolled):
+        age_ms: int = adapt_option(Rolled, "age_ms")
+
+    with pytest.raises(MissingOptionError):
+        from_mapping(Required, {})

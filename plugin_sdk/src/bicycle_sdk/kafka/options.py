@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote
 
 from bicycle_sdk.client_options import (
     BoundedInput,
+    ConnectTimeout,
     Publication,
     Rewinding,
     TransactionTimeout,
     TransactionWait,
+    ValueFormat,
 )
 from bicycle_sdk.connector_options import Conflict, SinkOptions, SourceOptions
 from bicycle_sdk.formats import Format, split_formats, type_given_by
 from bicycle_sdk.kafka.security import KafkaSecurity
 from bicycle_sdk.kafka.values import KafkaProperties, StartingOffsets, TopicPlan
-from bicycle_sdk.options import option
+from bicycle_sdk.options import adapt_option, option, shared_options
 from bicycle_sdk.passwords import PasswordReference
 from bicycle_sdk.secrets import Secret
 
@@ -35,8 +36,8 @@ _RESERVED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class KafkaCluster(PasswordReference, KafkaSecurity):
+@shared_options
+class KafkaCluster(ValueFormat, ConnectTimeout, PasswordReference, KafkaSecurity):
     """The brokers and the client of a Kafka source or sink.
 
     Attributes:
@@ -50,23 +51,15 @@ class KafkaCluster(PasswordReference, KafkaSecurity):
         doc="Bootstrap addresses of the brokers: host:port, separated by commas.",
         words=("bootstrap_servers", "bootstrap.servers"),
     )
-    connect_timeout_ms: int = option(
-        30_000,
-        low=1_000,
-        high=3_600_000,
-        doc=(
-            "Time limit for the first response of a broker to a job without a checkpoint; later "
-            "starts of a source wait without a limit."
-        ),
-    )
     properties: KafkaProperties | None = option(
-        None,
+        default=None,
         doc="Properties of the Kafka client (librdkafka) by name; secrets only as references.",
     )
-    value_format_options: object = option(
-        None, doc="Options of the value format, such as its schema."
+    key_format: str | Format | None = option(
+        default=None,
+        doc="Format of message keys.",
     )
-    key_format_options: object = option(None, doc="Options of the key format.")
+    key_format_options: object = option(default=None, doc="Options of the key format.")
 
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -99,14 +92,14 @@ class KafkaSourceOptions(
     }
 
     topics: tuple[str, ...] = option(
-        (), doc="Names of the topics; alternatively set topic_pattern.", words=("topic",)
+        default=(), doc="Names of the topics; alternatively set topic_pattern.", words=("topic",)
     )
     topic_pattern: str | None = option(
-        None,
+        default=None,
         doc="Regular expression that matches the whole name of a topic; alternatively set topics.",
     )
     group_id: str = option(
-        "bicycle-default-group",
+        default="bicycle-default-group",
         doc=(
             "Consumer group to which published offsets are reported, for tools that show lag; the "
             "job itself continues from its checkpoints."
@@ -114,36 +107,32 @@ class KafkaSourceOptions(
         words=("group", "group.id"),
     )
     starting_offsets: StartingOffsets = option(
-        StartingOffsets(),
+        default=StartingOffsets(),
         doc=(
             "Start position of a job without a checkpoint: earliest, latest, {timestamp_ms: "
             "number} or {offsets: {topic: {partition: offset}}}."
         ),
         words=("start", "auto_offset_reset", "auto.offset.reset"),
     )
-    value_format: str | Format | None = option(
-        None,
-        doc=(
-            "Format of message values: the name of a format, or schema for an object of the job. "
+    value_format: str | Format | None = adapt_option(
+        ValueFormat,
+        "value_format",
+        default=None,
+        note=(
+            "It is the name of a format, or schema for an object of the job. "
             "Default: string for str, bytes for bytes, else json."
         ),
-        words=("format", "value.deserializer"),
+        words=("value.deserializer",),
     )
-    key_format: str | Format = option("bytes", doc="Format of message keys.")
+    key_format: str | Format = adapt_option(KafkaCluster, "key_format", default="bytes")
     discovery_interval_ms: int = option(
-        10_000,
+        default=10_000,
         low=100,
         high=86_400_000,
         doc="Interval of the search for new partitions and topics.",
         aliases=("discovery_ms",),
     )
-    on_data_loss: LossPolicy = option(
-        "fail",
-        doc=(
-            "Reaction when the next offset is no longer in the topic: fail, or continue with the "
-            "earliest or the latest message."
-        ),
-    )
+    on_data_loss: LossPolicy = adapt_option(BoundedInput, "on_data_loss", default="fail")
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:
@@ -207,21 +196,25 @@ class KafkaSinkOptions(
     }
 
     topic: str = option(kw_only=False, doc="Name of the topic.")
-    value_format: str | Format | None = option(
-        None,
-        doc=(
-            "Format of message values: the name of a format, or schema for an object of the job. "
+    value_format: str | Format | None = adapt_option(
+        ValueFormat,
+        "value_format",
+        default=None,
+        note=(
+            "It is the name of a format, or schema for an object of the job. "
             "Default: string for str, bytes for bytes, json for other declared types; without a "
             "declared type, by the type of each value."
         ),
-        words=("format", "value.serializer"),
+        words=("value.serializer",),
     )
-    key_format: str | Format | None = option(
-        None,
-        doc="Format of message keys. Default: text as UTF-8, bytes unchanged, other types as JSON.",
+    key_format: str | Format | None = adapt_option(
+        KafkaCluster,
+        "key_format",
+        default=None,
+        note="Default: text as UTF-8, bytes unchanged, other types as JSON.",
     )
     guarantee: Literal["at-least-once", "exactly-once"] = option(
-        "at-least-once",
+        default="at-least-once",
         doc=(
             "at-least-once: tasks write immediately, and a repeated epoch writes again. "
             "exactly-once: sealed epochs are published in transactions."
@@ -229,31 +222,31 @@ class KafkaSinkOptions(
         words=("delivery.guarantee",),
     )
     transactional_id_prefix: str | None = option(
-        None,
+        default=None,
         doc="Prefix of the transactional ids. Default: bicycle-<job>-<sink>.",
         words=("transactional.id.prefix",),
     )
     marker_topic: str | None = option(
-        None, doc="Topic for the epoch markers. Default: <prefix>-marker."
+        default=None, doc="Topic for the epoch markers. Default: <prefix>-marker."
     )
     recovery_budget_ms: int = option(
-        30_000,
+        default=30_000,
         low=0,
         high=86_400_000,
         doc=("Longest interruption during a publication that a transaction must survive."),
     )
     publish_threads_max: int = option(
-        4, low=1, high=64, doc="Number of writers that publish concurrently."
+        default=4, low=1, high=64, doc="Number of writers that publish concurrently."
     )
     message_time: Literal["event", "written"] = option(
-        "event",
+        default="event",
         doc=(
             "Timestamp of messages: event: event time of the record, if it has one; written: time "
             "of writing. A timestamp function takes precedence."
         ),
     )
     create_topic: TopicPlan | None = option(
-        None,
+        default=None,
         doc="{partitions, replication_factor, config}: create the topic if it is missing.",
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from bicycle_sdk.client_options import UserName
-from bicycle_sdk.options import option
+from bicycle_sdk.options import option, shared_options
 from bicycle_sdk.tls_files import TlsFiles
 
 __all__ = ["KafkaSecurity"]
@@ -23,7 +22,7 @@ _PROPERTIES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class KafkaSecurity(UserName, TlsFiles):
     """Security of the connection, as part of other options, which add a password."""
 

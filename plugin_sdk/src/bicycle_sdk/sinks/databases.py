@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bicycle_sdk.client_options import TimedOutput
+from bicycle_sdk.client_options import EventTime
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.database_options import MarkerTable, PostgresTable, UpsertOptions
 from bicycle_sdk.options import option
@@ -17,7 +17,7 @@ class PostgresSinkOptions(
     PostgresTable,
     UpsertOptions,
     ColumnOptions,
-    TimedOutput,
+    EventTime,
     MarkerTable,
     SinkOptions,
     connector="postgres",

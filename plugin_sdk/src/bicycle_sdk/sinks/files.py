@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.client_options import PartSize, TimedOutput
-from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
-from bicycle_sdk.options import option
+from bicycle_sdk.client_options import EventTime, PartSize
+from bicycle_sdk.connector_options import Conflict, OutputPath, SinkOptions, sink_call
+from bicycle_sdk.options import adapt_option
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -20,7 +19,8 @@ _WORDS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": 
 
 
 class FileSinkOptions(
-    TimedOutput,
+    OutputPath,
+    EventTime,
     PartSize,
     SinkOptions,
     connector="jsonl_file",
@@ -32,23 +32,12 @@ class FileSinkOptions(
     """
 
     format: FileFormat = "jsonl"
-    path: str | os.PathLike[str] = option(
-        kw_only=False,
-        doc="Output directory; it is created if it is missing.",
-        words=("out_dir",),
-    )
-    roll_ms: int = option(
-        default=8_000,
-        low=0,
-        high=86_400_000,
-        doc="Time after its first record at which a part is complete.",
-        words=("roll_after", "max_age"),
-    )
+    roll_ms: int = adapt_option(PartSize, "roll_ms", default=8_000, low=0)
 
     @classmethod
     def from_address(cls, parts: SplitResult) -> dict[str, Any]:
         """Return the format, which is the scheme, and the path."""
-        return {"format": parts.scheme, "path": path_of(parts)}
+        return {"format": parts.scheme, **super().from_address(parts)}
 
     def word(self) -> str:
         """Return the word of the connector of the format."""

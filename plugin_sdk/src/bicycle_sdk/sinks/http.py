@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bicycle_sdk.client_options import Publication
+from bicycle_sdk.client_options import Publication, ServerUrl
 from bicycle_sdk.connector_options import Conflict, SinkOptions, sink_call
 from bicycle_sdk.options import option
 from bicycle_sdk.secrets import Secret
@@ -38,6 +38,7 @@ class HttpServer:
 
 
 class HttpSinkOptions(
+    ServerUrl,
     Publication,
     TlsFiles,
     SinkOptions,
@@ -47,7 +48,6 @@ class HttpSinkOptions(
 ):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 
-    url: str = option(kw_only=False, doc="http://… or https://…, without a password.")
     method: Literal["POST", "PUT"] = option(default="POST", doc="HTTP method of the requests.")
     headers: Mapping[str, str | Secret] | None = option(
         default=None, doc="Headers by name; a value may be a reference to a secret."

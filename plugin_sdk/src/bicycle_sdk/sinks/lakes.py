@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bicycle_sdk.connector_options import Conflict, path_of, sink_call
-from bicycle_sdk.database_options import MarkerTable, UpsertOptions
-from bicycle_sdk.options import option
+from bicycle_sdk.connector_options import Conflict, OutputPath, path_of, sink_call
+from bicycle_sdk.database_options import MarkerTable, TableName, UpsertOptions
+from bicycle_sdk.options import option, shared_options
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks.tables import TableSinkOptions
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 __all__ = [
+    "CatalogAddress",
     "DeltaSinkOptions",
     "DuckdbSinkOptions",
     "FolderSinkOptions",
@@ -93,28 +94,15 @@ class FolderSinkOptions(LakeSinkOptions):
     partition_by: Sequence[str] = option(default=(), doc="Partition columns of a new table.")
 
 
-class DeltaSinkOptions(FolderSinkOptions, connector="delta", extra="delta", call="delta_sink"):
+class DeltaSinkOptions(
+    OutputPath, FolderSinkOptions, connector="delta", extra="delta", call="delta_sink"
+):
     """The options of the Delta sink: the table. Each epoch is one commit."""
 
-    path: str | os.PathLike[str] = option(
-        kw_only=False,
-        doc="Directory of the table, or a URL such as s3://bucket/table.",
-        words=("out_dir",),
-    )
 
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the path."""
-        return {"path": path_of(parts)}
-
-
-class IcebergSinkOptions(
-    FolderSinkOptions,
-    connector="iceberg",
-    extra="iceberg",
-    call="iceberg_sink",
-):
-    """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
+@shared_options
+class CatalogAddress:
+    """The catalog of an Iceberg table."""
 
     catalog: str = option(
         kw_only=False,
@@ -123,7 +111,18 @@ class IcebergSinkOptions(
             "postgresql://user@host/database."
         ),
     )
-    table: str = option(kw_only=False, doc="Name of the table: namespace.table.")
+
+
+class IcebergSinkOptions(
+    TableName,
+    CatalogAddress,
+    FolderSinkOptions,
+    connector="iceberg",
+    extra="iceberg",
+    call="iceberg_sink",
+):
+    """The options of the Iceberg sink: the catalog and the table. Each epoch is one commit."""
+
     catalog_password: Secret | None = option(
         default=None, doc="A reference to the password of the catalog."
     )
@@ -159,6 +158,8 @@ class IcebergSinkOptions(
 
 
 class DuckdbSinkOptions(
+    TableName,
+    OutputPath,
     MarkerTable,
     LakeSinkOptions,
     connector="duckdb",
@@ -166,16 +167,6 @@ class DuckdbSinkOptions(
     call="duckdb_sink",
 ):
     """The options of the DuckDB sink: the file and the table."""
-
-    path: str | os.PathLike[str] = option(
-        kw_only=False, doc="DuckDB file; it is created if it is missing.", words=("out_dir",)
-    )
-    table: str = option(kw_only=False, doc="Name of the table, or schema.table.")
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the path."""
-        return {"path": path_of(parts)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a database in memory, and a mode that does not fit the keys."""

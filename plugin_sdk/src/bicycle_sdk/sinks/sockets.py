@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bicycle_sdk.client_options import Publication
 from bicycle_sdk.connector_options import SinkOptions, sink_call
-from bicycle_sdk.options import option
-from bicycle_sdk.stream_options import SocketLines, listening_port
+from bicycle_sdk.options import adapt_option, option
+from bicycle_sdk.stream_options import SocketLines
 
 __all__ = ["SocketSinkOptions", "socket_sink"]
 
@@ -19,7 +19,7 @@ class SocketSinkOptions(
 ):
     """The options of the socket sink: address, and limits for slow readers."""
 
-    port: int = listening_port(9998)
+    port: int = adapt_option(SocketLines, "port", default=9998)
     send_timeout_ms: int = option(
         default=30_000,
         low=100,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from bicycle_sdk.client_options import PartSize, TimedOutput
-from bicycle_sdk.connector_options import Conflict, SinkOptions, path_of, sink_call
+from bicycle_sdk.client_options import EventTime, PartSize
+from bicycle_sdk.connector_options import Conflict, OutputPath, SinkOptions, sink_call
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.options import option
-
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
+from bicycle_sdk.options import option, shared_options
 
 __all__ = [
     "ColumnOptions",
@@ -69,7 +65,7 @@ def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
     return Folders(kind="date", field=field, date_format=date_format)
 
 
-@dataclass(frozen=True, kw_only=True)
+@shared_options
 class ColumnOptions:
     """The columns of the output of a sink."""
 
@@ -83,7 +79,7 @@ class ColumnOptions:
     )
 
 
-class TableSinkOptions(ColumnOptions, TimedOutput, PartSize, SinkOptions):
+class TableSinkOptions(ColumnOptions, EventTime, PartSize, SinkOptions):
     """The options of tables: columns, and when rows become visible."""
 
     compression: Compression = option(
@@ -97,13 +93,6 @@ class TableSinkOptions(ColumnOptions, TimedOutput, PartSize, SinkOptions):
         doc="Number of rows at which a part is complete.",
         words=("max_rows",),
     )
-    roll_ms: int = option(
-        default=60_000,
-        low=1,
-        high=86_400_000,
-        doc="Time after the first record at which all open parts are complete.",
-        words=("max_age", "roll_after"),
-    )
     open_bytes_max: int = option(
         default=1 << 30,
         low=1,
@@ -112,17 +101,14 @@ class TableSinkOptions(ColumnOptions, TimedOutput, PartSize, SinkOptions):
     )
 
 
-class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parquet_sink"):
+class ParquetSinkOptions(
+    OutputPath, TableSinkOptions, connector="parquet_file", call="parquet_sink"
+):
     """The options of the Parquet sink: location, folders, and bounds of parts.
 
     The sink writes files in a directory or at a URL; a file is visible when its epoch is sealed.
     """
 
-    path: str | os.PathLike[str] = option(
-        kw_only=False,
-        doc="Output directory, or a URL such as s3://bucket/folder.",
-        words=("out_dir",),
-    )
     partition_by: Literal["none", "field", "date"] | Folders = option(
         default="none",
         doc=(
@@ -149,11 +135,6 @@ class ParquetSinkOptions(TableSinkOptions, connector="parquet_file", call="parqu
         if folders.kind == "date":
             options["partition_format"] = folders.date_format
         return given | options
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the path."""
-        return {"path": path_of(parts)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield options of folders that contradict each other."""

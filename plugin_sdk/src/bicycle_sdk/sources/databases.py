@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_sdk.client_options import GrowingInput
+from bicycle_sdk.client_options import EventTime, GrowingInput
 from bicycle_sdk.connector_options import SourceOptions, source_call
 from bicycle_sdk.database_options import PostgresTable
 from bicycle_sdk.options import option
@@ -14,6 +14,7 @@ __all__ = ["PostgresSourceOptions", "postgres_source"]
 
 class PostgresSourceOptions(
     PostgresTable,
+    EventTime,
     GrowingInput,
     SourceOptions[Any],
     connector="postgres",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
-from bicycle_sdk.client_options import GrowingInput
-from bicycle_sdk.connector_options import Conflict, SourceOptions, path_of, source_call
+from bicycle_sdk.client_options import EventTime, GrowingInput, LineLength
+from bicycle_sdk.connector_options import Conflict, Located, SourceOptions, source_call
 from bicycle_sdk.descriptors import SourceDescriptor
-from bicycle_sdk.options import option
-
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
+from bicycle_sdk.options import adapt_option, option
 
 __all__ = [
     "CsvFileSourceOptions",
@@ -32,34 +29,26 @@ S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class FileSourceOptions(GrowingInput, SourceOptions[T_co]):
+class FileSourceOptions(LineLength, Located, EventTime, GrowingInput, SourceOptions[T_co]):
     """The options for reading files: path, following, and format.
 
     ``record_type`` is the type to which records are decoded.
     """
 
     record_type: Any = dict
-    path: str | os.PathLike[str] = option(
-        kw_only=False, doc="A file, a directory, or a glob (``*``, ``?``, ``**``)."
+    path: str | os.PathLike[str] = adapt_option(
+        Located,
+        "path",
+        kw_only=False,
+        note="A file, a directory, or a glob (``*``, ``?``, ``**``).",
     )
     recursive: bool = option(default=False, doc="Also read the subdirectories of a directory.")
     encoding: Literal["utf-8"] = option(
         default="utf-8", doc="Character encoding; records with other bytes are bad records."
     )
-    line_bytes_max: int = option(
-        default=64 << 20,
-        low=1 << 20,
-        high=1 << 30,
-        doc="Maximum length of a line or CSV record; longer ones are bad records.",
-    )
     epoch_files_max: int = option(
         default=1_000, low=1, high=100_000, doc="Maximum number of files per epoch."
     )
-
-    @classmethod
-    def from_address(cls, parts: SplitResult) -> dict[str, Any]:
-        """Return the path."""
-        return {"path": path_of(parts)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """Yield a conflict if the path is a URI."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from bicycle_sdk.client_options import LineLength
 from bicycle_sdk.connector_options import SourceOptions, source_call
-from bicycle_sdk.options import option
-from bicycle_sdk.stream_options import JournalOptions, SocketLines, listening_port
+from bicycle_sdk.options import adapt_option
+from bicycle_sdk.stream_options import JournalOptions, SocketLines
 
 __all__ = ["SocketSourceOptions", "socket_source"]
 
 
 class SocketSourceOptions(
+    LineLength,
     SocketLines,
     JournalOptions,
     SourceOptions[Any],
@@ -20,13 +22,7 @@ class SocketSourceOptions(
 ):
     """The options of the socket source: address, limits and journal."""
 
-    port: int = listening_port(9999)
-    line_bytes_max: int = option(
-        default=16 << 20,
-        low=1,
-        high=1 << 30,
-        doc="Maximum length of a line; a sender with a longer line is disconnected.",
-    )
+    line_bytes_max: int = adapt_option(LineLength, "line_bytes_max", default=16 << 20, low=1)
 
     @property
     def has_journal(self) -> bool:
