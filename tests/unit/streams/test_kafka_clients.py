@@ -36,7 +36,11 @@ def opened(**options):
     "given",
     [
         {"password": "hunter22"},
-        {"properties": ProgramProperties({"ssl.key.password": "hunter22", "sasl.password": "x"})},
+        {
+            "properties": ProgramProperties(
+                {"sasl.oauthbearer.client.secret": "hunter22", "sasl.password": "x"}
+            )
+        },
     ],
 )
 def test_the_text_of_an_error_shows_no_secret(given):
@@ -80,8 +84,15 @@ def test_an_option_that_the_protocol_ignores_is_refused(name):
     error = opened(**{name: "hunter22"})
 
     assert error.code == "BIC-2683"
-    assert "PLAINTEXT does not use it" in error.summary
+    assert "has no effect while security.protocol is PLAINTEXT" in error.summary
     assert "hunter22" not in f"{error.to_json()}"
+
+
+def test_two_names_of_one_setting_are_refused():
+    error = opened(properties={"linger.ms": "1", "queue.buffering.max.ms": "2"})
+
+    assert error.code == "BIC-2683"
+    assert "alias of queue.buffering.max.ms" in error.summary
 
 
 def test_a_setting_that_only_a_consumer_refuses_is_reported_with_its_name():

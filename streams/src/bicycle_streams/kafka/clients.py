@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
@@ -38,6 +38,8 @@ READS_MANY: Final = {
     "queued.min.messages": "20000",
 }
 """Settings of consumers that read many messages."""
+_PROTOCOL = "security.protocol"
+_PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 _QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
 _OTHER_CERTIFICATES = ("ssl.keystore", "ssl.certificate.pem", "ssl.key.pem", "ssl.engine")
@@ -88,6 +90,19 @@ class ClientSettings:
         found = self.resolved()
         names = next((names for names in SAME if name in names), (name,))
         return next((found[name] for name in names if name in found), None)
+
+    def contradictions(self) -> Iterator[tuple[str, str, str]]:
+        """Yield settings that the client would ignore, with the reason and a hint."""
+        names = self.names()
+        for name, other in SAME:
+            if {name, other} <= names:
+                yield name, f"it is an alias of {other}, which is also set", "give one"
+        protocol = self.plain.get(_PROTOCOL, "PLAINTEXT").upper()
+        for part, protocols in _PROTOCOLS.items():
+            idle = sorted(name for name in names if name.startswith(f"{part.lower()}."))
+            if idle and part not in protocol.split("_"):
+                problem = f"it has no effect while {_PROTOCOL} is {protocol}"
+                yield idle[0], problem, f"set {_PROTOCOL} to {protocols}, or remove {idle[0]}"
 
     def with_defaults(self, defaults: Mapping[str, str]) -> Self:
         """Return a copy with settings that were not given, under one name or another."""

@@ -47,7 +47,6 @@ class Cluster:
     @cached_property
     def _settings(self) -> ClientSettings:
         options = self.options
-        self._refuse_unspoken()
         plain: dict[str, str] = {
             "bootstrap.servers": self._bootstrap,
             "security.protocol": "PLAINTEXT",
@@ -59,7 +58,11 @@ class Cluster:
         for name, value in given.items():
             text = value.reveal() if isinstance(value, Secret) else value
             (secrets if is_secret_property(name) else plain)[name] = text
-        return ClientSettings(plain=plain, values=secrets)
+        settings = ClientSettings(plain=plain, values=secrets)
+        for name, problem, hint in settings.contradictions():  # No secret is sent in the clear.
+            reason = f"{name}: {problem}; {hint}"
+            raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
+        return settings
 
     def open_client(self, make: Callable[[dict[str, Any]], C], own: Mapping[str, object]) -> C:
         """Return a client with the user's settings, which win over its own ones.
@@ -80,16 +83,6 @@ class Cluster:
         """Return the text of an error without secrets."""
         plain = plain_error(reason)
         return self._settings.redacted(plain if isinstance(plain, str) else plain.str())
-
-    def _refuse_unspoken(self) -> None:
-        """Refuse options that the protocol would ignore: no secrets in the clear."""
-        options, protocol = self.options, self.options.security_protocol or "PLAINTEXT"
-        given = [options.username, options.password] if not protocol.startswith("SASL") else []
-        files = [options.ca_file, options.cert_file, options.key_file]
-        given += files if not protocol.endswith("SSL") else []
-        if any(each is not None for each in given):
-            reason = f"a login or a file for TLS is set, but {protocol} does not use it"
-            raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
 
     def open(self) -> None:
         """Reach the cluster once.

@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -37,14 +37,12 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
-from bicycle_streams.kafka.clients import SAME, ClientConfigError, ClientSettings
+from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings
 from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_error, reason_of
 
 _logger = logging.getLogger(__name__)
 
 _C = TypeVar("_C")
-_PROTOCOL = "security.protocol"
-_PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 
 
 class ClientLog:
@@ -137,8 +135,10 @@ def checked_properties(
             raise _refusal(vertex, name, problem, reserved[name])
     plain = {name: value for name, value in given.items() if isinstance(value, str)}
     references = {name: value for name, value in given.items() if isinstance(value, Secret)}
-    _refuse_contradictions(plain, {*given}, vertex)
-    return ClientProperties(vertex=vertex, plain=plain, references=references)
+    checked = ClientProperties(vertex=vertex, plain=plain, references=references)
+    for found in checked.contradictions():
+        raise _refusal(vertex, *found)
+    return checked
 
 
 def open_client(
@@ -200,22 +200,6 @@ def client_error(
         outcome="",
         hint=lack.hint,
     )
-
-
-def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: str) -> None:
-    """Refuse properties of which the client would leave one out without a word."""
-    for name, other in SAME:
-        if {name, other} <= names:
-            raise _refusal(
-                vertex, name, f"it is an alias of {other}, which is also set", "give one"
-            )
-    protocol = plain.get(_PROTOCOL, "PLAINTEXT").upper()
-    for part, protocols in _PROTOCOLS.items():
-        idle = sorted(name for name in names if name.startswith(f"{part.lower()}."))
-        if idle and part not in protocol.split("_"):
-            hint = f"set {_PROTOCOL} to {protocols}, or remove {idle[0]}"
-            problem = f"it has no effect while {_PROTOCOL} is {protocol}"
-            raise _refusal(vertex, idle[0], problem, hint)
 
 
 def _refusal(vertex: str, name: str, problem: str, hint: str) -> BicycleError:
