@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter_ns
@@ -48,6 +49,7 @@ __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
 _SPLIT_MIN = 64
 _ATTEMPTS_MAX = 4
 _PAUSE_MAX = 64
+_ONE_BY_ONE = nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +329,17 @@ class Stateful(ABC):
     @abstractmethod
     def release(self) -> None:
         """Release local resources of the state. Called when the process ends."""
+
+
+def expect_keys(context: Any, keys: Callable[[], Iterable[Any]]) -> AbstractContextManager[Any]:
+    """Return a context in which the state of a batch's keys is read at once.
+
+    Args:
+        context: The context of the operator, with its tables and the key groups of keys.
+        keys: Returns the keys of the records.
+    """
+    space = context.tables.space
+    return space.expect(keys, context.groups) if space.reads_ahead else _ONE_BY_ONE
 
 
 class Timed(ABC):

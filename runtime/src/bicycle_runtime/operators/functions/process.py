@@ -22,6 +22,7 @@ from bicycle_runtime.operators.functions.operator import (
     SideBatch,
     Stateful,
     Timed,
+    expect_keys,
     side_batches,
     spread,
 )
@@ -297,14 +298,10 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         if self.order is not None:
             self.order.gather(batch)
             return Batch([], batch.lineage)
-        space = self.context.tables.space
-        if not space.reads_ahead or self.spec.scope is not StateScope.KEY_GROUPS:
+        if self.spec.scope is not StateScope.KEY_GROUPS:
             return super().apply(batch)
-        space.expect(self.context.batch_keys, self.context.groups)
-        try:
+        with expect_keys(self.context, self.context.batch_keys):
             return super().apply(batch)
-        finally:
-            space.expect_nothing()
 
     def methods(self) -> Methods:
         return self._methods

@@ -13,7 +13,7 @@ from bicycle_runtime.base.user_code import is_async
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.functions.operator import Operator, Stateful, kept
+from bicycle_runtime.operators.functions.operator import Operator, Stateful, expect_keys, kept
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import go_through
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
@@ -70,17 +70,13 @@ class ReduceOperator(Operator, Stateful):
         assert groups is not None
         failed = self.policy.failed
         keys = list(map(self._key_of, values))
-        space = self.context.tables.space
-        if space.reads_ahead:
-            space.expect(lambda: keys, self.context.groups)
         results: list[Any] = []
-        go_through(
-            partial(self._fold, zip(values, groups, keys, strict=True), results), results,
-            self.policy.settle,
-            lambda index: partial(self._fold_again, values[index], groups[index], keys[index]),
-        )  # fmt: skip
-        if space.reads_ahead:
-            space.expect_nothing()
+        with expect_keys(self.context, lambda: keys):
+            go_through(
+                partial(self._fold, zip(values, groups, keys, strict=True), results), results,
+                self.policy.settle,
+                lambda index: partial(self._fold_again, values[index], groups[index], keys[index]),
+            )  # fmt: skip
         has_drops = self.policy.failed != failed
         touched = list(zip(groups, keys, strict=True))
         if has_drops:

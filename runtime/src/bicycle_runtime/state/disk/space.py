@@ -7,6 +7,7 @@ with the sealed entries (``folder``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind, WindowKey
@@ -185,11 +186,13 @@ class DiskSpace(StateSpace):
     def trim(self) -> None:
         self.cache.trim()
 
-    def expect(self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]) -> None:
+    def expect(
+        self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]
+    ) -> AbstractContextManager[Any]:
         self.cache.batch = BatchKeys(keys, groups)
-
-    def expect_nothing(self) -> None:
-        self.cache.batch = None
+        expected = ExitStack()
+        expected.callback(setattr, self.cache, "batch", None)
+        return expected
 
     def close(self) -> None:
         if self._folder is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
@@ -175,16 +176,18 @@ class StateSpace(WindowTables):
     def trim(self) -> None:
         """Keep the memory bound. Called between batches."""
 
-    def expect(self, keys: Callable[[], Iterable[Any]], groups: Mapping[Any, int]) -> None:
-        """Prepare for reads of the state of some keys.
+    def expect(
+        self,
+        keys: Callable[[], Iterable[Any]],  # noqa: ARG002  # for subclasses
+        groups: Mapping[Any, int],  # noqa: ARG002  # for subclasses
+    ) -> AbstractContextManager[Any]:
+        """Read the state of a batch's keys at once, until the returned context ends.
 
         Args:
             keys: Returns the keys of the records.
             groups: The key group of a key, by indexing.
         """
-
-    def expect_nothing(self) -> None:
-        """Read state one by one again. Called after the records of a batch."""
+        return nullcontext()
 
     @abstractmethod
     def close(self) -> None:
