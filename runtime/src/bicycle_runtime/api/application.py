@@ -26,8 +26,6 @@ from bicycle_streams.access.authentication import Authenticator
 from bicycle_streams.access.limits import Limits
 from bicycle_streams.access.roles import Role, require_role
 
-__all__ = ["build_application"]
-
 Missing = Callable[[Request, BicycleError], Response]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.scope import Scope
     from bicycle_runtime.service.service import Service
 
-__all__ = ["News", "event_stream", "log_stream", "news_of", "until_closing"]
-
 T = TypeVar("T")
 
 _COMMENT_S = 15.0

@@ -19,11 +19,6 @@ from bicycle_streams.access.roles import Identity, Role, require_role
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
-__all__ = [
-    "EVENT_STREAM", "QUERY_BOUNDS", "TEXT", "Call", "Handler", "NoQuery", "Route", "Shape",
-    "answer_json", "endpoint", "with_whole_numbers",
-]  # fmt: skip
-
 EVENT_STREAM = "text/event-stream"
 TEXT = "text/plain"
 QUERY_BOUNDS = {"limit": (1, 500), "minutes": (1, 10_080), "wait": (0, 60)}

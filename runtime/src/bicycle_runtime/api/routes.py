@@ -23,8 +23,6 @@ from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.watching.listing import JobQuery
 from bicycle_streams.access.roles import Role
 
-__all__ = ["ALIASES", "ROUTES", "served_paths"]
-
 _JOB = "/jobs/{job_id}"
 
 

@@ -18,43 +18,6 @@ from bicycle_runtime.service.store.history import AuditEntry, JobStateChange, Op
 from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 
-__all__ = [
-    "AuditList",
-    "ClusterTotals",
-    "DeadLetterList",
-    "EpochList",
-    "ErrorAnswer",
-    "ExceptionEntry",
-    "ExceptionList",
-    "Graph",
-    "GraphChain",
-    "GraphEdge",
-    "GraphVertex",
-    "Health",
-    "JobConfigAnswer",
-    "JobDetail",
-    "JobList",
-    "JobMetrics",
-    "LogPage",
-    "MetricList",
-    "MetricsHistory",
-    "MetricsPoint",
-    "OperationList",
-    "PluginList",
-    "PoolSlots",
-    "QuotaAnswer",
-    "SamplesAnswer",
-    "SavepointList",
-    "SlotList",
-    "StateChangeList",
-    "StatusAnswer",
-    "StatusList",
-    "Task",
-    "TaskList",
-    "Worker",
-    "WorkerList",
-]
-
 
 class QuotaAnswer(Shape, frozen=True, kw_only=True):
     """The quota of an owner, null without limit, and its use.

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = [
-    "EXTENSION_ENTRY_POINT_GROUP",
-    "HOOK_PROJECT",
-    "Extension",
-    "ExtensionRefusal",
-    "checked_words",
-    "hooks_of",
-    "installed_extensions",
-    "other_extensions",
-    "own_and_offered",
-]
-
 HOOK_PROJECT = "bicycle"
 EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
 _OWN = "bicycle-runtime"

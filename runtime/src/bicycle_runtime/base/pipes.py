@@ -16,16 +16,6 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-__all__ = [
-    "GREETING",
-    "FrameReader",
-    "Questions",
-    "answer_once",
-    "decode_body",
-    "encode_frame",
-    "is_readable",
-]
-
 GREETING = b"bicycle-child-1\n"
 _MAGIC = b"BXF1"
 _PREFIX = struct.Struct("<4sQI")

@@ -15,17 +15,6 @@ from typing import Any
 
 from bicycle_sdk.errors import printable
 
-__all__ = [
-    "CALLS",
-    "ProcessEnding",
-    "decoding_problem",
-    "error_text",
-    "is_async",
-    "show",
-    "until_failure",
-    "users_error",
-]
-
 _RAISE = dis.opmap["RAISE_VARARGS"]
 
 

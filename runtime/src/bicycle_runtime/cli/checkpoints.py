@@ -18,8 +18,6 @@ from bicycle_streams.cli.rendering import answer_json, show_table, show_text
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport
 
-__all__ = ["checkpoint_options", "checkpoints_command", "details"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _HEADINGS = (
     "epoch", "sealed", "age", "status", "bases", "deltas", "files", "records", "offsets",

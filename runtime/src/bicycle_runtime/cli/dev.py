@@ -27,8 +27,6 @@ from bicycle_streams.cli.rendering import answer_json, show_table
 if TYPE_CHECKING:
     from bicycle_runtime.dev.kafka_broker import KafkaBroker
 
-__all__ = ["dev_command"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _STARTING = [info for info in describe(BrokerOptions) if info.name != "folder"]
 _STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]

@@ -20,8 +20,6 @@ from bicycle_streams.cli.rendering import answer_json, show_table
 if TYPE_CHECKING:
     from bicycle_runtime.dev.spark_cluster import SparkCluster
 
-__all__ = ["cluster_command"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _STARTING = [info for info in describe(ClusterOptions) if info.name != "folder"]
 _STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]

@@ -16,8 +16,6 @@ from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_table
 
-__all__ = ["dlq_command"]
-
 _HEADINGS = ("letter", "time (UTC)", "operator", "error", "your code", "record", "size", "replayed")
 _SPARE_COLUMNS = ("size", "your code")
 

@@ -15,9 +15,6 @@ from bicycle_streams.cli.commands import command, command_group
 from bicycle_streams.cli.parameters import answers, duration_ms
 from bicycle_streams.cli.rendering import answer_json, show_table
 
-__all__ = ["jobs_command"]
-
-
 jobs_command = command_group(
     "jobs",
     "Remove the files of ended jobs.\n\n`bicycle list` lists the jobs.",

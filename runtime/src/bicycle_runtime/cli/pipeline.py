@@ -18,8 +18,6 @@ from bicycle_streams.cli.rendering import answer_json, show_text
 if TYPE_CHECKING:
     from bicycle_runtime.pipelines.nodes import CheckedPipeline
 
-__all__ = ["pipeline_command"]
-
 _FILE = click.argument("file", shell_complete=file_names)
 
 

@@ -20,8 +20,6 @@ from bicycle_streams.cli.rendering import answer_json, error_text, show_table, s
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.extract import CheckResult
 
-__all__ = ["plugins_command"]
-
 
 @click.group(
     "plugins",

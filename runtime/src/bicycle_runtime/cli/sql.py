@@ -20,8 +20,6 @@ from bicycle_streams.cli.commands import CommandGroup, command, examples
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json, show_text
 
-__all__ = ["sql_command"]
-
 T = TypeVar("T")
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
     from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 
-__all__ = ["state_command"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _LIMIT = 20
 _LS_HEADINGS = (

@@ -28,8 +28,6 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_runtime.records.exactness import PLAIN
 
-__all__ = ["CollectionOptions", "CollectionReader", "CollectionSource"]
-
 SHARD = "items"
 BATCH_RECORD_COUNT = 4096
 

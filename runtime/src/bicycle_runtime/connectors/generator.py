@@ -26,8 +26,6 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.sources import GeneratorSourceOptions
 
-__all__ = ["WORDS", "GeneratorReader", "GeneratorSource"]
-
 SHARD = "words"
 WORDS = ("hello", "world", "bicycle", "streaming", "data", "python", "spark")
 BATCH_RECORD_COUNT = 4096

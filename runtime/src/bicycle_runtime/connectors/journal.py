@@ -18,8 +18,6 @@ from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.storage import LocalStorage, Storage, storage_error
 from bicycle_runtime.connectors.errors import JOURNAL_DAMAGED
 
-__all__ = ["Journal", "JournalSegments"]
-
 BLOCK_BYTES = 1 << 17
 _TAIL_BYTES = 1 << 12
 _SUFFIX = ".lines"

@@ -20,17 +20,6 @@ from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.frames.frame import Frame
 
-__all__ = [
-    "LineBlock",
-    "LineOffsets",
-    "UnencodableError",
-    "decode_lines_apart",
-    "json_lines",
-    "line_count",
-    "text_decoder",
-    "text_lines",
-]
-
 _encoder = msgspec.json.Encoder(enc_hook=encode_model)
 
 

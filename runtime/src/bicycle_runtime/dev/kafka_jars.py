@@ -31,16 +31,6 @@ from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.waiting import hold_lock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "KAFKA_VERSION",
-    "FetchFailure",
-    "Jar",
-    "fetchers",
-    "kafka_jars",
-    "listed_jars",
-]
-
-
 _TIMEOUT_S = 600
 _CAUSE_LINE_COUNT = 5
 _MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"

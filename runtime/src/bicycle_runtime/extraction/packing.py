@@ -30,18 +30,6 @@ from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import ENVIRONMENT_CONFLICT, ENVIRONMENT_FILES_UNKNOWN
 from bicycle_runtime.extraction.undeclared import ISOLATED
 
-__all__ = [
-    "HELD_BY_RUNTIME",
-    "Closure",
-    "PackedEnvironment",
-    "bare_text",
-    "closure_of",
-    "find_installed",
-    "pack_environment",
-    "read_requirement",
-    "require_no_conflict",
-]
-
 # One process has one of each, and both sides of every pipe must have the same: never a plugin's.
 HELD_BY_RUNTIME = frozenset({*OWN_DISTRIBUTIONS, "pyspark", "py4j", "msgspec", "cloudpickle"})
 _RUNTIME = "bicycle-runtime"

@@ -18,24 +18,6 @@ from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
-__all__ = [
-    "EndedWorker",
-    "GuaranteeStatus",
-    "HotKey",
-    "JobState",
-    "JobStatus",
-    "OpenPublication",
-    "OperatorStatus",
-    "PhaseStatus",
-    "RestartNote",
-    "RestartPlan",
-    "ShardLag",
-    "ShardStatus",
-    "StuckThread",
-    "read_status",
-    "write_status",
-]
-
 
 class JobState(Enum):
     """The state of a job in its life."""

@@ -20,26 +20,6 @@ from bicycle_runtime.frames.keys import Keys
 from bicycle_runtime.frames.record_shapes import RecordShape
 from bicycle_runtime.frames.vectors import Mask
 
-__all__ = [
-    "NO_INPUT",
-    "Batch",
-    "ExchangeLineage",
-    "JoinedLineage",
-    "Lineage",
-    "Origin",
-    "OriginLineage",
-    "PickLineage",
-    "SourceLineage",
-    "SpreadLineage",
-    "StampedLineage",
-    "Streak",
-    "join_batches",
-    "new_batch",
-    "split_output",
-    "time_array",
-]
-
-
 NO_INPUT = -1  # The records came in nowhere: they are timers that fire, or windows.
 
 

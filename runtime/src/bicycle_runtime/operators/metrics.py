@@ -16,19 +16,6 @@ import msgspec
 
 from bicycle_runtime.base.user_code import users_error
 
-__all__ = [
-    "BOUNDS_US",
-    "Durations",
-    "FailureCount",
-    "KeySample",
-    "KeySampler",
-    "MetricValues",
-    "OperatorCounts",
-    "add_failure",
-    "add_metrics",
-    "grown_metrics",
-]
-
 # In microseconds. Each is at most 2.5 times the bound before, and so is the error of a quantile.
 BOUNDS_US = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 25_000, 50_000, 100_000,

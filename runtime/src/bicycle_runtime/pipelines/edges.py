@@ -12,8 +12,6 @@ from bicycle_runtime.pipelines.model import Edge
 from bicycle_runtime.pipelines.operator_keys import Union
 from bicycle_sdk.quantities import amount
 
-__all__ = ["Input", "check_edges"]
-
 _INPUTS_MAX: Mapping[str, int] = {"source": 0, "join": 2, "union": 1_000, "sql": 1_000}
 # Records of several inputs are one stream to these: they keep nothing by the key of their input.
 _ONE_STREAM = frozenset(

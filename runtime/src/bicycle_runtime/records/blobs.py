@@ -22,19 +22,6 @@ from bicycle_runtime.layouts.blob import BLOB_VERSION, BlobHeader
 from bicycle_runtime.records.codecs import CodecName, RecordCodec
 from bicycle_runtime.records.errors import BLOB_UNREADABLE
 
-__all__ = [
-    "BlockKind",
-    "Envelope",
-    "Holder",
-    "RecordBlob",
-    "decode_records",
-    "encode_records",
-    "encoded_part",
-    "open_block",
-    "read_header",
-    "seal_block",
-]
-
 BYTE_GROUPS_MAX = 256  # up to so many key groups fit in one byte per record
 _ENVELOPE = struct.Struct("<BBHI")
 _SIZES = struct.Struct("<II")

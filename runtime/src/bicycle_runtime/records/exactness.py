@@ -25,8 +25,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect as declared_types
 
-__all__ = ["PLAIN", "Fit", "fit_of", "once_a_type"]
-
 PLAIN: frozenset[type] = frozenset({str, int, float, bool, bytes, type(None)})
 Check = Callable[[Sequence[Any]], bool]
 Made = TypeVar("Made")

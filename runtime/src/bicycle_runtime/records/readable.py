@@ -20,8 +20,6 @@ import msgspec
 
 from bicycle_runtime.records.opaque import Opaque
 
-__all__ = ["readable"]
-
 _DEPTH_MAX = 64
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 Show = Callable[[Opaque], Any]

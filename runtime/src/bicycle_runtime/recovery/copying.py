@@ -27,8 +27,6 @@ from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["FileToCopy", "copy_files", "folder_of", "link_files", "read_back", "settle_links"]
-
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 8
 S = TypeVar("S")

@@ -39,8 +39,6 @@ from bicycle_runtime.recovery.verification import Checked, first_damaged, first_
 from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 from bicycle_sdk.logging import log_event
 
-__all__ = ["EpochLedger", "LastEpoch"]
-
 _LOG = logging.getLogger(__name__)
 _TASK_FOLDERS = (STATE, STAGED)
 _SINK_FOLDERS = (STAGED, CONNECTORS)

@@ -42,8 +42,6 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.fields import FieldParser, FileForm
 from bicycle_runtime.state.sealed.refs import objects_of
 
-__all__ = ["Manifest", "decode_manifest", "encode_manifest"]
-
 _FORM = FileForm(magic=MANIFEST_MAGIC, version=MANIFEST_VERSION)
 _NO_STREAM = ""  # The folder identifies the job of a manifest; the layout has no place for it.
 _NS_PER_MS = 1_000_000
@@ -58,7 +56,7 @@ class _FormOnly(msgspec.Struct, frozen=True):
     form: int = 1
 
 
-class Feedback(msgspec.Struct, frozen=True):
+class _Feedback(msgspec.Struct, frozen=True):
     files: tuple[StagedFile, ...]
 
 
@@ -135,7 +133,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             version = {STATE_VERSION: versions[uid]} if uid in versions else {}
             entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version})
     entries |= {
-        f"feedback:{edge}": _ENCODE(Feedback(files)) for edge, files in manifest.feedback.items()
+        f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
     }
     state = CheckpointState(
         CheckpointId(_NO_STREAM, manifest.epoch, created_at_ms=0),
@@ -208,7 +206,7 @@ def _manifest(state: CheckpointState) -> Manifest:
         sinks=sinks,
         sources=sources,
         feedback={
-            int(edge): msgspec.json.decode(data, type=Feedback).files
+            int(edge): msgspec.json.decode(data, type=_Feedback).files
             for edge, data in entries["feedback"].items()
         },
         time=_time(entries["time"].get("", b"{}")),

@@ -49,8 +49,6 @@ from bicycle_streams.access.opening import database_of
 from bicycle_streams.access.roles import LOCAL, Identity
 from bicycle_streams.access.tokens import Tokens
 
-__all__ = ["Service"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _READ_THREAD_COUNT = 8

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY
 
-__all__ = ["Threads"]
-
 T = TypeVar("T")
 _NAMED_MAX = 5
 

@@ -25,8 +25,6 @@ from bicycle_runtime.webui.rendering import SitePage
 from bicycle_sdk.entry_points import load_object
 from bicycle_sdk.logging import log_event
 
-__all__ = ["bicycle_pages", "bicycle_routes", "load_routes_and_pages"]
-
 _LOG = logging.getLogger(__name__)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 P = TypeVar("P", Route, SitePage)

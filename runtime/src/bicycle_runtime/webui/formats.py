@@ -10,8 +10,6 @@ from typing import Any
 from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_sdk.quantities import byte_text, duration_text, share_text, short_text, three_digits
 
-__all__ = ["FILTERS", "NOTHING", "amount", "clock_text", "count", "seconds_of_lag", "whole_number"]
-
 NOTHING = "\u2013"  # A dash, where a number is not known.
 _EXACT_MAX = 100_000
 _DIGITS_MAX = 15

@@ -20,8 +20,6 @@ from starlette.responses import StreamingResponse
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change, FleetSubscription
 
-__all__ = ["BEAT_S", "PageMessage", "live_answer", "paced_answer"]
-
 BEAT_S = 5.0
 _PACE_MS = 5_000
 

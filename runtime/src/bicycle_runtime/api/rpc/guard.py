@@ -35,8 +35,6 @@ from bicycle_streams.access.roles import NOBODY, Identity, Role, require_role
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
-__all__ = ["ERROR_KEY", "Asking", "CallGuard", "asking"]
-
 _LOG = logging.getLogger(__name__)
 ERROR_KEY = "bicycle-error-bin"
 _STATUS = {

@@ -18,8 +18,6 @@ from typing import Any
 from bicycle_runtime.base.files import birth_time_ns
 from bicycle_runtime.connectors.files.listing import is_text
 
-__all__ = ["FileIdentity", "find_file", "identify", "identity_at", "with_tail"]
-
 HEAD_BYTE_COUNT_MAX = 256
 TAIL_BYTE_COUNT_MAX = 4_096
 

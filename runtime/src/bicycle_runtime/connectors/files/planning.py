@@ -16,8 +16,6 @@ from typing import Any
 from bicycle_runtime.connectors.files.tracking import TrackedFile
 from bicycle_runtime.contract import Budget, Slice
 
-__all__ = ["plan_slices"]
-
 SLICE_BYTES_MIN = 256 << 10
 _LINE_BYTES_GUESS = 100
 _COMPRESSION_RATIO_GUESS = 8

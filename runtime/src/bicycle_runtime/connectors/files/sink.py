@@ -52,16 +52,6 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.sinks import FileSinkOptions
 
-__all__ = [
-    "CsvFileSink",
-    "FileSink",
-    "FileWriterFactory",
-    "JsonlFileSink",
-    "PartDraft",
-    "SinkState",
-    "TextFileSink",
-]
-
 HELD_FILE_COUNT_MAX = 1_000
 
 

@@ -49,14 +49,6 @@ from bicycle_sdk.sources import (
     TextFileSourceOptions,
 )
 
-__all__ = [
-    "CsvFileSource",
-    "FileSource",
-    "JsonlFileSource",
-    "ParquetFileSource",
-    "TextFileSource",
-]
-
 _MEASURE_S = 30.0  # The lifetime of a sample of the size of lines.
 
 _logger = logging.getLogger(__name__)

@@ -32,8 +32,6 @@ from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.logging import log_event
 
-__all__ = ["Discovery"]
-
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 1.0
 _AGAIN_S = 2.0

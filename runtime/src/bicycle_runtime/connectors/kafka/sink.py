@@ -71,8 +71,6 @@ from bicycle_sdk.logging import log_event
 from bicycle_sdk.random_source import system_random
 from bicycle_streams.kafka.failures import Rights, is_outage
 
-__all__ = ["KafkaSink"]
-
 _LOG = logging.getLogger(__name__)
 _DEFAULTS = {
     "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.

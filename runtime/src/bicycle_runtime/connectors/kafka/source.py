@@ -55,8 +55,6 @@ from bicycle_sdk.kafka.options import KafkaSourceOptions, LossPolicy
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_refusal
 
-__all__ = ["GroupReporter", "KafkaSource", "WaitingTimes"]
-
 _INTERVAL_S = 1.0
 _LAST_WAIT_S = 2.0
 _STEP_S = 0.05

@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.conditions import Conditions
 
-__all__ = ["RowChecks", "delta_text", "iceberg_text", "name_bytes_max"]
-
 _FILE_NAME_BYTES_MAX = 255
 _KEY_BYTES_MAX = 700  # Of 1,024 that stores of objects take for the whole path.
 FolderText = Callable[[Any], str]

@@ -18,8 +18,6 @@ from psycopg.rows import dict_row
 from bicycle_runtime.connectors.postgres.table import table_name
 from bicycle_sdk.clock import Clock, SystemClock
 
-__all__ = ["LookupTable"]
-
 Row = dict[str, Any]
 
 

@@ -39,8 +39,6 @@ from bicycle_streams.messages import Message
 from bicycle_streams.pulsar.cluster import TLS_PROTOCOL, Cluster, last_id_of, message_of
 from bicycle_streams.pulsar.positions import entry_before, sequence_of
 
-__all__ = ["PulsarStreamSink", "PulsarStreamSource"]
-
 _PROTOCOLS = ("pulsar", TLS_PROTOCOL)
 _NAMESPACE = re.compile(r"[\w.=:-]+/[\w.=:-]+")
 _BATCH = 1_000

@@ -39,8 +39,6 @@ from bicycle_streams.redis.ids import SEQUENCE_MAX, Timestamps, id_of, sequence_
 from bicycle_streams.redis.sending import add_command, script_command
 from bicycle_streams.redis.shards import entry_message
 
-__all__ = ["RedisStreamSink", "RedisStreamSource"]
-
 _PROTOCOLS = ("redis", "rediss")
 _BATCH = 1_000
 _CUT_MAX = 50_000

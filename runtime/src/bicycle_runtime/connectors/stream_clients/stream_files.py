@@ -45,8 +45,6 @@ from bicycle_streams.file.view import FileView
 from bicycle_streams.file.writing import FileWriter
 from bicycle_streams.messages import Message
 
-__all__ = ["StreamFileSink", "StreamFileSource"]
-
 _BATCH = 4_096
 _BEGUN, _DONE = "begun", "done"
 _INTERVAL = 1 << 20

@@ -18,16 +18,6 @@ from msgspec.structs import replace
 
 from bicycle_runtime.contract import StagedFile
 
-__all__ = [
-    "Completion",
-    "HeldDraft",
-    "HeldFile",
-    "HeldJoin",
-    "HeldLimits",
-    "HeldRows",
-    "plan_from_json",
-]
-
 JOINED_FILES = 32
 _TAKEN_MAX = 64
 _COUNTED_MAX = 256

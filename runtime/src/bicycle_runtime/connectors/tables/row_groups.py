@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
-__all__ = ["CODECS", "Footer", "append_row_groups", "end_file", "footer_of"]
-
 CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 
 _MAGIC = b"PAR1"

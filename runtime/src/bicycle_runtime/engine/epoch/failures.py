@@ -17,8 +17,6 @@ from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
-__all__ = ["raise_first_failure", "run_unmixed"]
-
 _LOG = logging.getLogger(__name__)
 _MIXED_RUNS_MAX = 3
 

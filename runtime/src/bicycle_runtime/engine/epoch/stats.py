@@ -18,20 +18,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.graph import JobGraph
 
-__all__ = [
-    "EpochStats",
-    "Stopwatch",
-    "Unread",
-    "key_samples",
-    "lowest_watermark",
-    "read_counts",
-    "state_bytes",
-    "stats_of",
-    "subtask_counts",
-    "total_counts",
-    "unread_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:

@@ -17,8 +17,6 @@ from bicycle_runtime.operators.heartbeats import loaded_bytes
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.logging import log_event
 
-__all__ = ["LoadWatch", "tell_loads"]
-
 _LOG = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 _BYTES_MIN = 1 << 20  # Shorter loads end before they are noticed.

@@ -43,8 +43,6 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
-__all__ = ["JobSetup", "locating_operators", "prepare_job", "require_bounded"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:

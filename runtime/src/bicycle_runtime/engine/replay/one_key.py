@@ -24,8 +24,6 @@ from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_sdk.functions import as_callable
 
-__all__ = ["narrow_to"]
-
 Selector = Callable[[Any], Any]
 
 

@@ -46,8 +46,6 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["ReplaySettings", "Replayed", "replay_epoch"]
-
 _RUN_ID = "replay"
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     # It loads PySpark, which a probed host may lack.
     from bicycle_runtime.engine.spark.task_results import ResultBox
 
-__all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order", "target_of"]
-
 _LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
 _END_PATIENCE_S = 10

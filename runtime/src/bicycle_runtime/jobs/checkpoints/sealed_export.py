@@ -18,8 +18,6 @@ from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 from bicycle_runtime.jobs.errors import EXPORT_REFUSED
 
-__all__ = ["COLUMNS", "export_entries", "require_target"]
-
 _PAGE_COUNT = 10_000
 _TEXTS = ("operator", "state", "kind")
 _NUMBERS = ("key_group", "task")

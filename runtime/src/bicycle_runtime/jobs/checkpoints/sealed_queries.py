@@ -17,18 +17,6 @@ from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.opaque import Opaque, is_pickled
 from bicycle_runtime.state.stores.sealed_entries import SealedEntry
 
-__all__ = [
-    "EntryChange",
-    "OperatorDiff",
-    "SealedOperator",
-    "SealedState",
-    "Selection",
-    "diff_operator",
-    "keys_meant",
-    "select",
-    "summarize_operator",
-]
-
 _SAMPLE_COUNT = 100
 _ITEM_KINDS = ("list", "records")
 

@@ -29,8 +29,6 @@ from bicycle_runtime.state.stores.sealed_entries import (
     sealed_entries,
 )
 
-__all__ = ["LocatedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
-
 _WINDOW = "Window"
 Wants = Callable[[ChangeSet], bool]
 

@@ -30,8 +30,6 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["PreparedStart", "resume_job", "resumed_request", "submit"]
-
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
 _FIRST_EPOCH_POLL_COUNT_MAX = 1_200  # one minute: functions may be slow

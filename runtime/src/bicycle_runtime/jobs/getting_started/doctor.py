@@ -38,8 +38,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import byte_text
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["Check", "examine", "require_health"]
-
 _PYTHON_MIN, _PYTHON_MAX = (3, 11), (3, 14)
 _DISK_BYTES_MIN = 1 << 30
 _MEMORY_BYTES_MIN = 2 << 30

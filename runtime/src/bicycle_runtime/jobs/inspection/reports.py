@@ -23,19 +23,6 @@ from bicycle_runtime.state.values.schema_changes import names_classes
 from bicycle_runtime.state.values.schemas import Schema
 from bicycle_sdk.graph import JobGraph
 
-__all__ = [
-    "ColumnReport",
-    "ConnectorReport",
-    "ExchangeReport",
-    "JobReport",
-    "StateReport",
-    "Warned",
-    "class_shapes",
-    "inspect_job",
-    "report_of",
-    "require_guarantee",
-]
-
 _MODULE = "bicycle_runtime.jobs.inspection.child"
 _TIMEOUT_S = 60
 _WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {

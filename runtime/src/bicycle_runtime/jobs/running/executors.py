@@ -20,8 +20,6 @@ from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.running.services import DriverExecutor
 
-__all__ = ["JobExecutor", "MakeExecutor", "master_of"]
-
 T = TypeVar("T")
 MakeExecutor = Callable[[JobRequest, Home, JobLocation], DriverExecutor]  # One for each start.
 _HANG_UP_S = 1.0

@@ -35,8 +35,6 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure, tell_end
 from bicycle_sdk.random_source import system_random
 
-__all__ = ["main", "run_in_turn"]
-
 _TURN_POLL_S = 0.02
 
 

@@ -18,8 +18,6 @@ from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 from bicycle_sdk.errors import OptionError
 
-__all__ = ["new_savepoint_path", "require_savepoint_name", "savepoints_below"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

@@ -21,8 +21,6 @@ from bicycle_runtime.jobs.errors import StalledError
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
 
-__all__ = ["CalledBack", "Watchdog", "WatchdogSteps"]
-
 _LOG = logging.getLogger(__name__)
 _CALL_BACK_SIGNAL = signal.SIGUSR2
 PATIENCE_S = 10.0  # between two steps

@@ -42,8 +42,6 @@ from bicycle_sdk.errors import FunctionResultError
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.contexts import Sent, WorkerContext
 
-__all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
-
 # hot path: the least batch of which columns may still be tried for a half, and the records of which
 # columns are tried in vain, relative to a batch, before all others go one by one.
 _SPLIT_MIN = 64

@@ -44,17 +44,6 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable, full_name
 
-__all__ = [
-    "AnswersAll",
-    "BatchOperator",
-    "FilterOperator",
-    "FlatMapOperator",
-    "KeyByOperator",
-    "MapOperator",
-    "PartitionOperator",
-    "PassOperator",
-]
-
 
 @runtime_checkable
 class AnswersAll(Protocol):

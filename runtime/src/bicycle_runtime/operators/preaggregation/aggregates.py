@@ -27,8 +27,6 @@ from bicycle_sdk.windows import (
 )
 from bicycle_sdk.windows.aggregates import SelectedAggregate
 
-__all__ = ["Folding"]
-
 Accumulators = tuple[Any, ...]
 
 

@@ -26,8 +26,6 @@ from bicycle_sdk.state import Timer
 if TYPE_CHECKING:
     from bicycle_runtime.operators.tasks.program import Program
 
-__all__ = ["feed_letters"]
-
 Feed = Callable[[Batch], None]
 
 

@@ -31,15 +31,6 @@ from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.keys import task_of
 from bicycle_sdk.graph import Partitioning
 
-__all__ = [
-    "DirectRouter",
-    "FeedbackRouter",
-    "Router",
-    "ShuffleRouter",
-    "origin_text",
-    "parse_origin",
-]
-
 _MASKED_TARGETS_MAX = 4
 BLOB_RECORDS = 65_536  # records per blob; larger blobs cost memory, smaller ones calls
 SHARD_RECORDS = 1_024  # from so many records on, a shard gets blobs of its own

@@ -16,8 +16,6 @@ from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.records.blobs import BlockKind, Envelope, open_block, seal_block
 
-__all__ = ["TaskReport", "decode_report", "memory_failure", "report_block", "reports_in"]
-
 
 class TaskReport(msgspec.Struct, kw_only=True):
     """The result of one task.

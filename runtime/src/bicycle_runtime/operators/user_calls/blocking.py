@@ -23,8 +23,6 @@ from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours, without_loop
 from bicycle_sdk.logging import log_event
 
-__all__ = ["LOOP_WATCH", "Blocking", "LoopWatch"]
-
 _LOG = logging.getLogger(__name__)
 _LOOKS_PER_LIMIT = 4
 _LIMIT_MS = 1_000

@@ -9,18 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = [
-    "CallSettings",
-    "CallTimeout",
-    "Calls",
-    "Methods",
-    "Outcome",
-    "Reserve",
-    "Settle",
-    "call_each",
-    "drive",
-]
-
 
 class CallTimeout(Exception):
     """A call took longer than the operator's timeout."""

@@ -38,8 +38,6 @@ from bicycle_sdk.failures import BACKOFF_MS_MAX
 from bicycle_sdk.graph import ErrorAction
 from bicycle_sdk.state import Timer
 
-__all__ = ["DROPPED", "RecordPolicy", "pause_ms", "user_frames", "user_hook"]
-
 _TRACEBACK_LINES_MAX = 60
 _REPR_LENGTH_MAX = 10_000
 _EXAMPLE_LENGTH_MAX = 200

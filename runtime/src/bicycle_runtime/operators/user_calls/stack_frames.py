@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.own_code import own_folders
 
-__all__ = ["Location", "blamed_frame", "is_ours", "without_loop"]
-
 _OWN_FOLDERS = tuple(str(folder.resolve()) for folder in own_folders())
 _LOOP_FILES = (str(Path(asyncio.__file__).parent), selectors.__file__)
 

@@ -19,8 +19,6 @@ from bicycle_runtime.base.user_code import CALLS, is_async
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_sdk.functions import as_callable
 
-__all__ = ["cancel_calls", "eager", "resolve", "run", "run_watched", "selector_of"]
-
 Result = TypeVar("Result")
 _loop: asyncio.AbstractEventLoop | None = None
 

@@ -24,8 +24,6 @@ from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, Win
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
-__all__ = ["window_operator", "window_table"]
-
 
 class FoldingOperator(WindowOperator):
     """The operator that folds an epoch's records by window and key, or merges folds.

@@ -33,8 +33,6 @@ from bicycle_sdk.windows import AlignedWindows, Window, WindowContext, WindowPla
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
-__all__ = ["Fired", "Firing", "Unkept"]
-
 
 class Fired(NamedTuple):
     """A firing window of one key: accumulators or records, and kept values."""

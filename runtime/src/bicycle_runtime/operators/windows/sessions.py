@@ -31,8 +31,6 @@ from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
-__all__ = ["CutSessions", "KeptSessions"]
-
 _NAMESPACE = 0  # sessions belong to keys, not to stretches of time
 # Start, end and content of the sessions of one key, and of the last ended one (ended_sessions).
 Open = list[tuple[int, int, Any]]

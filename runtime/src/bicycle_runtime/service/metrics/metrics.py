@@ -21,8 +21,6 @@ from bicycle_runtime.service.watching.fleet import FleetView
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["MetricSample", "MetricsText", "job_samples"]
-
 _PARTITIONS_MAX = 64
 _LABELS_KEPT = 4_096  # One label occurs in hundreds of lines of a job.
 _Sample = tuple[str, Mapping[str, str], float]

@@ -20,8 +20,6 @@ import msgspec
 
 from bicycle_runtime.service.users.owners import Quota
 
-__all__ = ["LOCAL", "Admission", "Claim", "PastUse", "Slots", "WaitingJob", "admit", "pool_of"]
-
 LOCAL = "local"
 _LOCAL_SLOTS_MIN = 4
 _LOCAL_MASTER = re.compile(r"local(\[.*\]|-cluster.*)?")

@@ -25,8 +25,6 @@ from pathlib import Path
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.pipes import Questions
 
-__all__ = ["installer", "lock_command", "main"]
-
 _ADDRESS_SPACE_RATIO = 4  # As of the child that extracts a plugin.
 _BOUNDS = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
 _PIP = ("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet")

@@ -20,8 +20,6 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import SecretError
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["HIDDEN", "JobSecrets", "redacted"]
-
 T = TypeVar("T")
 
 HIDDEN = "***"

@@ -46,8 +46,6 @@ from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.timers import TimerQueue
 
-__all__ = ["DiskSpace"]
-
 _STAMPS = ValueCodec(int)
 
 

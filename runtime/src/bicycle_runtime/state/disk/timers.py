@@ -43,12 +43,6 @@ from bicycle_sdk.state.descriptors import StateTtl
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.timers import Timer, TimerQueue
 
-__all__ = [
-    "DiskExpiry",
-    "DiskTimerQueue",
-    "TimeQueue",
-]
-
 _DELETED_MIN = 64  # So many deleted timers may wait in the agenda before it is worth a look.
 
 

@@ -8,8 +8,6 @@ from typing import Generic, Protocol, TypeVar
 from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.memory.tables import StateTable
 
-__all__ = ["CompositeTable", "NamedTable"]
-
 Main = TypeVar("Main", bound=StateTable)
 
 

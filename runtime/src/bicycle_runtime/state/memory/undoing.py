@@ -20,14 +20,6 @@ from bicycle_sdk.state.timers import TimerQueue
 if TYPE_CHECKING:
     from bicycle_runtime.state.memory.attributes import Attribute
 
-__all__ = [
-    "UndoList",
-    "UndoTimers",
-    "attribute_memo",
-    "is_frozen_attribute",
-    "undoing_entries",
-]
-
 
 # --- keyed states --------------------------------------------------------------------------------
 

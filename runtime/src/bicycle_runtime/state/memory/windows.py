@@ -27,17 +27,6 @@ from bicycle_sdk.state.descriptors import TimeDomain
 if TYPE_CHECKING:
     from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 
-__all__ = [
-    "RECORDS",
-    "Moments",
-    "Records",
-    "WindowEntries",
-    "WindowTable",
-    "WindowTables",
-    "extend_row",
-    "joined_row",
-]
-
 _KEYS = AnyCodec()
 RECORDS = "r"  # First letter of the names of change sets of records, as that of entries.
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival

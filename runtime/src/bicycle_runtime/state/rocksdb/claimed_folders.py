@@ -18,8 +18,6 @@ from pathlib import Path
 
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE
 
-__all__ = ["ClaimedFolder", "claim_folder", "folder_of", "identity_of", "remove_others"]
-
 _FOLDERS_MAX = 1_024
 _LOCK = "lock"
 _PREFIX, _GONE = "slot-", ".gone-"

@@ -19,21 +19,6 @@ from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.rocksdb.key_layout import group_start, index_start, key_bytes, raw_list
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = [
-    "INDEX_MARK",
-    "ROWS",
-    "DueIndex",
-    "Index",
-    "RowIndex",
-    "TimerIndex",
-    "due_order",
-    "names_of",
-    "row_start",
-    "timer_in",
-    "timer_order",
-    "window_key_in",
-]
-
 INDEX_MARK = "#"  # Begins the marks of indexes, and their names.
 ROWS = "#rows"
 _KEYS = AnyCodec()

@@ -43,8 +43,6 @@ from bicycle_sdk.logging import log_event
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
-__all__ = ["BaseFolder", "Bases", "Make", "decode_index"]
-
 _LOGGER = logging.getLogger(__name__)
 _ABANDONED_EPOCHS = 16  # A worker that runs no epoch of its range for so long may be gone.
 # The thread looks up more often; one that waits for a storage is left behind.

@@ -28,19 +28,6 @@ from bicycle_runtime.layouts.state import (
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 
-__all__ = [
-    "decode_change_sets",
-    "divided_change_sets",
-    "emptied_change_set",
-    "encode_change_sets",
-    "frame",
-    "full_change_sets",
-    "make_change_set",
-    "merge_change_sets",
-    "unframe",
-]
-
-
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
 _KEYS = AnyCodec()

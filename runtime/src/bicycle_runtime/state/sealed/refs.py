@@ -19,18 +19,6 @@ import msgspec
 
 from bicycle_runtime.layouts.state import BaseMark, RangeState, SstRef, StateRef
 
-__all__ = [
-    "epoch_of",
-    "fold_start",
-    "groups_in",
-    "merge_start",
-    "objects_of",
-    "with_base",
-    "with_commit",
-    "with_lists",
-    "with_mark",
-]
-
 TIER_FILES = 8  # files of one tier that are merged into one file of the next
 MERGE_BYTES_MAX = 256 << 10  # hot path: merging costs 150 ms a MiB, in the epoch's own time
 DELTA_FILES_MAX = 256  # so many deltas are folded into a base whatever their size

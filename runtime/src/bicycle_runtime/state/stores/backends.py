@@ -24,8 +24,6 @@ from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.state_metadata import accumulator_state
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["Tables", "remove_unowned", "space_for", "tables_for"]
-
 Table = TypeVar("Table", bound=StateTable)
 
 

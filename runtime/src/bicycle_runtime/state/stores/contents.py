@@ -16,8 +16,6 @@ from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 if TYPE_CHECKING:
     from bicycle_runtime.state.rocksdb.space import RocksSpace
 
-__all__ = ["Contents", "KeptContents", "parts_of"]
-
 _KEPT_BYTES_MAX = 192 << 20
 _DATABASES_MAX = 8
 Wants = Callable[[ChangeSet], bool]

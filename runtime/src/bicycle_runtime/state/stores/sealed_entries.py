@@ -25,8 +25,6 @@ from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.codecs import without_version
 
-__all__ = ["SealedEntry", "StateKind", "entries_of_keys", "infer_kind", "sealed_entries"]
-
 StateKind = Literal[
     "accumulator", "attribute", "list", "map", "named", "panes", "records", "sessions", "snapshot",
     "timer", "value", "window", "window-values",

@@ -26,8 +26,6 @@ from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 
-__all__ = ["StateStore"]
-
 Table = TypeVar("Table", bound=StateTable)
 
 

@@ -21,8 +21,6 @@ from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, same_bytes
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.values.schemas import describe
 
-__all__ = ["Evolution", "ValueCodec", "without_version"]
-
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
 _ARRAY_OF_ONE = b"\x91"

@@ -17,8 +17,6 @@ from typing import Any
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.state.values.schemas import Schema, fields_of, is_same, words
 
-__all__ = ["SchemaFit", "compare", "compare_keys", "could_be", "names_classes"]
-
 Rewrite = Callable[[Any], Any]
 
 _MISSING: Any = object()

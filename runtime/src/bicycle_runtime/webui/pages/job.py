@@ -33,8 +33,6 @@ from bicycle_runtime.webui.sentences import limit_text
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams.access.roles import Role
 
-__all__ = ["TABS", "job_live", "job_page", "missing_job"]
-
 _LOG_LINES = 500
 _LOG_BEAT_S = 1.0
 _SAMPLE_MS = 5_000
