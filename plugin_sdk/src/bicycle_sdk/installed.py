@@ -1,4 +1,4 @@
-"""Installed packages for the SDK, by entry points: functions, a preview runner.
+"""Installed packages for the SDK, by entry points: functions, previews and plans of a runtime.
 
 A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
 in the entry-point group, it can be used by the jobs of other wheels. The class is imported where
@@ -16,9 +16,11 @@ from bicycle_sdk.functions import FunctionObject
 
 __all__ = [
     "ENTRY_POINT_GROUP",
+    "PLAN_GROUP",
     "PREVIEW_GROUP",
     "SQL_GROUP",
     "Role",
+    "explain",
     "installed_function",
     "options_of_scheme",
     "preview_runner",
@@ -30,6 +32,8 @@ Role = Literal["source", "sink"]  # The role of a connector in a job.
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"
+# The group under which a runtime registers the function that explains a plan.
+PLAN_GROUP = "bicycle.plans"
 # The group under which a runtime registers its preview runner.
 PREVIEW_GROUP = "bicycle.previews"
 # The group under which a runtime registers its session of SQL.
@@ -45,6 +49,12 @@ def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
     found = sorted(entry_points(PREVIEW_GROUP))
     runner: Callable[[Any, str, int], list[Any]] | None = found[0].load() if found else None
     return runner
+
+
+def explain(env: Any, vertex_id: str) -> str:
+    """Return the plan of the part of a job that ends at a vertex, from the runtime."""
+    writer: Callable[[Any, str], str] = min(entry_points(PLAN_GROUP)).load()
+    return writer(env, vertex_id)
 
 
 def sql_session(env: Any, *, call: str, location: str) -> Any:

@@ -302,7 +302,7 @@ class Table(Generic[T]):
         return found
 
     def explain(self) -> str:
-        """Return the columns, the event time and the operators of the table as text."""
+        """Return operators, exchanges, and state with its bound, as the statement EXPLAIN does."""
         found: str = self._session.explain(self._name("explain"))
         return found
 

@@ -121,9 +121,9 @@ def test_a_limit_after_an_order_is_one_sort():
     env = StreamEnvironment()
     bids = env.table(env.from_collection([Bid(1, 5)]), name="bids")
 
-    plan = bids.order_by("price").select("auction").limit(2).explain()
+    bids.order_by("price").select("auction").limit(2).to_stream()
 
-    assert plan.count("SortRows") == 1
+    assert sum(each.final_id.endswith("-sort-key") for each in env.vertices) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,13 @@ import threading
 
 import pytest
 
+from bicycle_runtime.cli.plan import explain_lines
+from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID
 from bicycle_runtime.tables.shell import JobText, Running, ShellSession, is_complete, pieces_of
+from bicycle_runtime.testing import bundle_of
 from bicycle_runtime.testing.previews import preview_epochs
+from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.result_tables import ResultTable
 from tests.raising import raises
 
@@ -88,7 +92,11 @@ def test_a_definition_is_shown_as_it_was_written(session):
 
 
 def test_a_description_has_columns_types_and_roles(session):
-    table, view = answers(session, "DESCRIBE bids; DESC dear")
+    table, view, windows = answers(
+        session,
+        "CREATE VIEW ends AS SELECT window_time, count(*) AS n FROM TUMBLE(bids, at, INTERVAL '1' "
+        "HOUR) GROUP BY window_start, window_time; DESCRIBE bids; DESC dear; DESC ends",
+    )[1:]
 
     assert table == [
         {"column": "auction", "type": "BIGINT", "null": "NOT NULL", "extra": ""},
@@ -98,8 +106,12 @@ def test_a_description_has_columns_types_and_roles(session):
         {"column": "euros", "type": "DOUBLE", "null": "NULL", "extra": "computed"},
     ]  # fmt: skip
     assert view == [
-        {"column": "auction", "type": "BIGINT", "null": "", "extra": ""},
-        {"column": "price", "type": "DECIMAL(10,2)", "null": "", "extra": ""},
+        {"column": "auction", "type": "BIGINT", "null": "NOT NULL", "extra": ""},
+        {"column": "price", "type": "DECIMAL(10,2)", "null": "NULL", "extra": ""},
+    ]
+    assert windows == [
+        {"column": "window_time", "type": "TIMESTAMP", "null": "NOT NULL", "extra": "event time"},
+        {"column": "n", "type": "BIGINT", "null": "NOT NULL", "extra": ""},
     ]
 
 
@@ -132,9 +144,28 @@ def test_a_plan_is_that_of_a_query_or_of_an_insert(session):
     insert = "INSERT INTO counts SELECT auction FROM bids"
     query, insert = answers(session, f"EXPLAIN SELECT 1 AS n FROM bids; EXPLAIN PLAN FOR {insert}")
 
-    assert query.is_explained
-    assert insert.is_explained
+    assert query.vertex == insert.vertex == ""
+    assert query.env.build_graph("x").vertices[-1].id == "result"
     assert insert.env.build_graph("x").vertices[-1].id == "counts"
+
+
+def test_a_table_of_a_program_explains_its_rows_as_the_shell_does(session):
+    text = """SELECT auction, count(*) AS n FROM TUMBLE(bids, at, INTERVAL '1' HOUR)
+        GROUP BY auction, window_end"""
+    env = StreamEnvironment()
+    env.sql(BIDS)
+    table = env.sql(text)
+    env.from_collection([1]).map(str)  # It has no reader, and is not a part of the plan.
+    before = len(env.vertices)
+
+    found = table.explain()
+
+    [query] = answers(session, f"EXPLAIN {text}")
+    bundle = bundle_of(query.env)
+    lines = explain_lines(inspect_job(bundle), bundle.graph)
+    assert found.replace("rows", "result") == "\n".join(lines).replace("rows", "result")
+    assert "128 key groups, bounded: a window is removed when" in found
+    assert len(env.vertices) == before
 
 
 def test_a_dropped_table_can_be_defined_again(session):

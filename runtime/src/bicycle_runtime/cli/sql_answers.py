@@ -31,9 +31,11 @@ from bicycle_runtime.tables.shell import (
     is_complete,
     pieces_of,
 )
-from bicycle_runtime.testing.bundling import bundle_of
+from bicycle_runtime.testing.bundling import bundle_of, bundle_of_graph
 from bicycle_runtime.testing.previews import preview_epochs
+from bicycle_runtime.testing.rewiring import part_before, used_payloads
 from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import amount, duration_text
 from bicycle_sdk.result_tables import ResultTable, text_table
@@ -112,7 +114,7 @@ class Shell:
 
     def _show(self, answer: Answer) -> None:
         match answer:
-            case Running(is_explained=True):
+            case Running(vertex=""):
                 bundle = bundle_of(answer.env, name="explain")
                 report = inspect_job(bundle)
                 if self._as_json:
@@ -193,6 +195,13 @@ def _interrupts() -> Iterator[threading.Event]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, former)
+
+
+def explain(env: GraphDraft, end: str) -> str:
+    """Return the plan of the part of a job that ends at a vertex, for ``Table.explain``."""
+    graph = part_before(env.build_graph("explain"), end)
+    bundle = bundle_of_graph(graph, used_payloads(graph, env.payloads))
+    return "\n".join(explain_lines(inspect_job(bundle), graph))
 
 
 def _job_folders() -> Path:

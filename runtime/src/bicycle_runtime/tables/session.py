@@ -20,16 +20,7 @@ from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SQL_TEXT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering, decode_json
 from bicycle_runtime.tables.nullability import nullable_fields
-from bicycle_runtime.tables.plans import (
-    FilterRows,
-    Plan,
-    PlanColumn,
-    Project,
-    Scan,
-    compose,
-    inputs_of,
-    name_nodes,
-)
+from bicycle_runtime.tables.plans import Plan, PlanColumn, compose, name_nodes
 from bicycle_runtime.tables.records import differences, record_columns, record_type, records_of
 from bicycle_runtime.tables.statements import (
     ColumnDefinition,
@@ -44,6 +35,7 @@ from bicycle_runtime.tables.statements import (
 from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError, StreamDefinitionError
+from bicycle_sdk.installed import explain
 from bicycle_sdk.quantities import amount
 
 # The fields of a job's configuration that settings with another name set.
@@ -274,25 +266,25 @@ class TableSession:
 
     def preview(self, view: str, kind: Any, n: int, *, location: str) -> list[Any]:
         """Return the first records of a view; the graph of the job stays as it is."""
+        with self._trying():
+            found: list[Any] = self.stream(view, kind, location=location).preview(n)
+            return found
+
+    def explain(self, view: str) -> str:
+        """Return the text of EXPLAIN for a view; the graph of the job stays as it is."""
+        with self._trying():
+            self._lowering.collect("rows", self._plan(view))
+            return explain(self._env, self._env.vertices[-1].final_id)
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
         env, lowering = self._env, self._lowering
         vertices, edges, saved = list(env.vertices), list(env.edges), lowering.save()
         try:
-            found: list[Any] = self.stream(view, kind, location=location).preview(n)
-            return found
+            yield
         finally:
             env.vertices[:], env.edges[:] = vertices, edges
             lowering.restore(saved)
-
-    def explain(self, view: str) -> str:
-        """Return the plan of a view as text: its columns and its operators."""
-        plan = self._plan(view)
-        may, time = nullable_fields(plan), self.time(view)
-        columns = [
-            f"  {each.name} {each.type}{'' if each.field in may else ' NOT NULL'}"
-            for each in plan.columns
-        ]
-        tail = [f"event time: {time}"] if time else []
-        return "\n".join(["columns:", *columns, *tail, "plan:", *_lines(plan, "  ")])
 
     def _plan(self, view: str) -> Plan:
         return self._building.binder.relation(view, 0)
@@ -300,19 +292,3 @@ class TableSession:
 
 def _refusal(call: str, problem: str, hint: str, location: str) -> StreamDefinitionError:
     return StreamDefinitionError(call=call, problem=problem, hint=hint, location=location)
-
-
-def _lines(plan: Plan, indent: str) -> Iterator[str]:
-    names = ", ".join(column.name for column in plan.columns)
-    match plan:
-        case Scan():
-            yield f"{indent}FROM {plan.table.name}"
-        case FilterRows():
-            yield f"{indent}WHERE {plan.text}"
-        case Project():
-            yield f"{indent}SELECT {names}"
-        case _:
-            window = getattr(plan, "window", None)
-            yield f"{indent}{type(plan).__name__ if window is None else window.kind} → {names}"
-    for each in inputs_of(plan):
-        yield from _lines(each, f"{indent}  ")

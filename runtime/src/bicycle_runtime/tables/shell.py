@@ -22,6 +22,7 @@ from bicycle_runtime.tables.catalog import Table, no_such
 from bicycle_runtime.tables.dialect import Name, Query, split_statements
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering
+from bicycle_runtime.tables.nullability import nullable_fields
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
 from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
 from bicycle_runtime.tables.texts import SqlText
@@ -47,12 +48,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A query to run or to explain: its stream, and the types of columns by field."""
+    """A query to run, or one to explain, which has no ``vertex``; columns are types by field."""
 
     env: StreamEnvironment
     vertex: str = ""
     columns: Mapping[str, str]
-    is_explained: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,22 +291,31 @@ class _Bound:
         columns = {column.field: column.type for column in plan.columns}
         if table is not None:
             lowering.write(table, [plan])
-            return Running(env=env, columns=columns, is_explained=is_explained)
-        stream = lowering.records(plan, _RESULT)
-        if is_explained:
-            stream.collect(_RESULT).uid("rows").name("rows of the query")
-        return Running(
-            env=env, vertex=stream.vertex_id(), columns=columns, is_explained=is_explained
-        )
+        elif is_explained:
+            lowering.collect(_RESULT, plan)
+        else:
+            vertex = lowering.records(plan, _RESULT).vertex_id()
+            return Running(env=env, vertex=vertex, columns=columns)
+        return Running(env=env, columns=columns)
 
     def columns(self, name: str) -> list[tuple[str, str, str, str]]:
         """Return name, type, nullability and role of the columns of a table or view."""
         found = self.catalog.find(name, 0)
         types: dict[str, str] = {}
         if not isinstance(found, Table) or any(each.value is not None for each in found.columns):
-            types = {each.name: each.type for each in self.binder.relation(name, 0).columns}
+            plan = self.binder.relation(name, 0)
+            types = {each.name: each.type for each in plan.columns}
         if not isinstance(found, Table):
-            return [(each, kind, "", "") for each, kind in types.items()]
+            may = nullable_fields(plan)
+            return [
+                (
+                    each.name,
+                    each.type,
+                    "NULL" if each.field in may else "NOT NULL",
+                    "event time" if each.field == plan.time else "",
+                )
+                for each in plan.columns
+            ]
         roles = {each.text: "primary key" for each in found.definition.key}
         roles |= {each.name.text: "computed" for each in found.columns if each.value is not None}
         if (time := found.definition.watermark) is not None:
