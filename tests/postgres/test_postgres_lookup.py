@@ -27,10 +27,10 @@ def users(server, table):
     return table
 
 
-def table_of(server, users, **more):
+def table_of(server, users, key="id", **more):
     settings = {"columns": None, "password": None, "cache_rows": 2, "cache_ms": 1_000, **more}
     clock = ManualClock()
-    return LookupTable(server.url, users, "id", clock=clock, **settings), clock
+    return LookupTable(server.url, users, key, clock=clock, **settings), clock
 
 
 # The process goes on, so a session that a killed worker held open is found by the collector.
@@ -72,6 +72,18 @@ def test_rows_are_kept_for_a_while_and_only_so_many(server, users):
                  for each in (first, kept, later, last)]  # fmt: skip
         assert names == [{1: "ada", 9: None}, {1: "ada", 9: None}, {9: "zoe", 1: "eve"},
                          {1: "eve", 9: "new"}]  # fmt: skip
+
+    asyncio.run(ask())
+
+
+def test_rows_are_found_by_several_columns(server, users):
+    async def ask():
+        table, _ = table_of(server, users, ["name", "id"], columns=["city"], cache_rows=9)
+        found = await table.find([("ada", 1), ("ada", 2), ("bob", 2), ("ada", 1)])
+        await table.close()
+        ada, bob = ({"name": "ada", "id": 1, "city": "London"},
+                    {"name": "bob", "id": 2, "city": None})  # fmt: skip
+        assert found == {("ada", 1): ada, ("ada", 2): None, ("bob", 2): bob}
 
     asyncio.run(ask())
 

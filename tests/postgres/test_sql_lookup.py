@@ -115,6 +115,39 @@ def test_a_wrong_row_is_one_dead_letter(server, sellers):
     assert len(letters) == 2
 
 
+@pytest.fixture
+def fees(server, table):
+    server.query(f"create table {table} (country text, seller int, since date, fee int, "
+                 "primary key (country, seller, since))")  # fmt: skip
+    server.query(f"insert into {table} values ('de', 1, '2026-01-01', 10), ('fr', 1, '2026-01-01', "
+                 "11), ('de', 2, '2026-01-01', 12), ('de', 1, '2026-02-01', 13)")  # fmt: skip
+    return table
+
+
+def test_a_row_is_found_by_a_key_of_several_columns(server, fees):
+    text = f"""
+        CREATE TABLE bids (id BIGINT, seller BIGINT, country VARCHAR)
+          WITH (kind = 'file', path = 'bids');
+        CREATE TABLE fees (country VARCHAR, seller BIGINT, since DATE, fee BIGINT,
+          PRIMARY KEY (country, seller, since))
+          WITH (kind = 'postgres', url = '{server.url}', table = '{fees}');
+        CREATE TABLE o (id BIGINT, fee BIGINT) WITH (kind = 'file', path = 'out');
+        INSERT INTO o SELECT b.id, f.fee FROM bids AS b
+          LEFT JOIN fees FOR SYSTEM_TIME AS OF PROCTIME() AS f
+          ON f.seller = b.seller AND f.since = DATE '2026-01-01' AND b.country = f.country;
+    """
+    bids = [("de", 1), ("fr", 1), ("fr", 2), ("de", 2), ("de", None), (None, 1), ("de", 1)]
+    with Harness(built(text), scripted=["bids-source"]) as harness:
+        for at, (country, seller) in enumerate(bids):
+            bid = {"id": at, "country": country, "seller": seller}
+            harness.push([bid], source="bids-source")
+        harness.end()
+        harness.run()
+        found = {row["id"]: row["fee"] for row in harness.results("o")}
+
+    assert found == {0: 10, 1: 11, 2: None, 3: 12, 4: None, 5: None, 6: 10}
+
+
 def test_the_plan_names_the_lookup(server, sellers):
     found = built(text_of(server, sellers, how="LEFT")).execute("v")
 
@@ -136,3 +169,21 @@ def test_the_table_api_completes_rows(server, sellers):
     found = bids.lookup_join("sellers", on="id", how="left").to_stream().preview()
 
     assert found == [{"number": 1, "id": 2, "name": "bob"}, {"number": 2, "id": 7, "name": None}]
+
+
+@dataclass
+class Offer:
+    country: str
+    seller: int
+
+
+def test_the_table_api_completes_rows_by_several_columns(server, fees):
+    env = StreamEnvironment()
+    env.sql(f"""CREATE TABLE fees (country VARCHAR, seller BIGINT, fee BIGINT,
+        PRIMARY KEY (country, seller))
+        WITH (kind = 'postgres', url = '{server.url}', table = '{fees}')""")
+    offers = env.table(env.from_collection([Offer("fr", 1), Offer("fr", 2)]), name="offers")
+
+    found = offers.lookup_join("fees", on=["seller", "country"]).to_stream().preview()
+
+    assert found == [{"country": "fr", "seller": 1, "fee": 11}]

@@ -28,8 +28,8 @@ class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], G
     Args:
         url: ``postgresql://user@host:port/database``, without a password.
         table: Its name, or ``schema.table``.
-        key: Column that has each key once.
-        key_of: The key of a record.
+        key: Column that has each key once, or several columns.
+        key_of: The key of a record: a value, or a tuple of the values of several columns.
         columns: Columns of a row; None for all.
         password: The location of the password on the hosts of workers; None for libpq's own search.
         cache_rows: So many keys are kept by each subtask, at most.
@@ -41,7 +41,7 @@ class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], G
         url: str,
         table: str,
         *,
-        key: str,
+        key: str | Sequence[str],
         key_of: Callable[[T], Any],
         columns: Sequence[str] | None = None,
         password: Secret | None = None,

@@ -177,13 +177,13 @@ class Table(Generic[T]):
         return self._query("limit", text, self._type)
 
     def lookup_join(
-        self, table: str, *, on: str, how: Literal["inner", "left"] = "inner"
+        self, table: str, *, on: str | Sequence[str], how: Literal["inner", "left"] = "inner"
     ) -> Table[dict[str, Any]]:
         """Complete rows from a table of a database, whose rows are found by key.
 
         Args:
             table: The name of the table, from ``CREATE TABLE`` in ``env.sql``.
-            on: The column with the key, whose name is that of the ``PRIMARY KEY``.
+            on: The columns of the key, whose names are those of the ``PRIMARY KEY``.
             how: ``left`` keeps rows without a match; their columns of the table are NULL.
 
         Raises:
@@ -191,18 +191,20 @@ class Table(Generic[T]):
             SQL_TEXT_INVALID: the table cannot be looked up.
         """
         mine, theirs = self.columns, self._session.columns(table)
-        twice = [name for name in theirs if name in mine and name != on]
+        keys = (on,) if isinstance(on, str) else on
+        twice = [name for name in theirs if name in mine and name not in keys]
         if twice:
             raise refusal(
                 "lookup_join", f"both tables have a column {twice[0]}",
                 f"rename it in this table: select(…, new_name=col({twice[0]!r}))",
             )  # fmt: skip
-        shown = ", ".join(f"r.{quote_name(name)}" for name in theirs if name != on)
+        shown = ", ".join(f"r.{quote_name(name)}" for name in theirs if name not in keys)
+        terms = (f"l.{quote_name(key)} = r.{quote_name(key)}" for key in keys)
         return self._query(
             "lookup_join",
             f"SELECT l.*{', ' if shown else ''}{shown} FROM {self._source('lookup_join')} AS l "
             f"{how.upper()} JOIN {quote_name(table)} FOR SYSTEM_TIME AS OF PROCTIME() AS r "
-            f"ON l.{quote_name(on)} = r.{quote_name(on)}",
+            f"ON {' AND '.join(terms)}",
         )
 
     def group_by(self, *keys: Any) -> GroupedTable:

@@ -20,7 +20,7 @@ from bicycle_runtime.tables.functions import (
     WindowBounds,
 )
 from bicycle_runtime.tables.moments import fields_of, show_ms
-from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, substitute
+from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, field_read, substitute
 from bicycle_runtime.tables.records import python_type
 from bicycle_runtime.tables.row_functions import JoinedLookup, LookupRows
 from bicycle_sdk.expressions import Expression
@@ -94,19 +94,19 @@ def lower_lookup(
         name: Sets the id, by a word, and the name of a stream.
         locate: Sets the locations of the expressions of a step.
     """
-    [left_key], [right_key], scan = plan.left_keys, plan.right_keys, plan.right
+    keys, scan = plan.left_keys, plan.right
     assert isinstance(scan, Scan)
     if plan.how == "inner":
-        known = locate(SqlCondition(_all_known([left_key])))
+        known = locate(SqlCondition(_all_known(keys)))
         left = name(left.filter(known), "left-keys", "known keys")
-    row = [left_key, *plan.left_values.values()]
+    row = [*keys, *plan.left_values.values()]
     rows = left.map(locate(SqlRow(row, row_type(row))))
     left = name(rows, "left-rows", "columns of the left side")
     stored = {each.field: value for each, value in zip(scan.columns, scan.values, strict=True)}
-    found = [substitute(value, stored) for value in (right_key, *plan.right_values.values())]
+    found = [substitute(value, stored) for value in (*plan.right_keys, *plan.right_values.values())]
     columns = {column for value in found for column in fields_of(value)}
     lookup = LookupRows(
-        options, scan.table.definition.key[0].text, columns=sorted(columns),
+        options, [*map(field_read, plan.right_keys)], columns=sorted(columns),
         row=locate(SqlRow(found, row_type(found))), keeps_left=plan.how == "left",
     )  # fmt: skip
     pairs = left.async_io_batches(
@@ -114,8 +114,8 @@ def lower_lookup(
     )
     title = f"{'LEFT ' if plan.how == 'left' else ''}LOOKUP JOIN {scan.table.name} ON {plan.text}"
     pairs = name(pairs, "lookup", title)
-    joined = JoinedLookup(JoinedFields([*plan.left_values], [*plan.right_values], 1, ((), ())))
-    return name(pairs.map(joined), "lookup-rows", f"columns of {scan.table.name}")
+    fields = JoinedFields([*plan.left_values], [*plan.right_values], len(keys), ((), ()))
+    return name(pairs.map(JoinedLookup(fields)), "lookup-rows", f"columns of {scan.table.name}")
 
 
 def _join(plan: JoinRows, left: Any, right: Any, function: JoinedFields) -> Any:

@@ -416,8 +416,11 @@ class _OneJoin:
                 self._table_at, f"the versions of {table.alias} have no event time; declare "
                 "WATERMARK FOR … in CREATE TABLE, or use PROCTIME()",
             )  # fmt: skip
-        # They compare with the version, and do not choose it.
-        self._found.rest, self._found.right = self._found.rest + self._found.right, []
+        for each in self._found.right:  # They compare with the version, unless it is a key.
+            pair = JoinBinder._pair(each, self._sides)
+            self._found.keys += [pair] if pair else []
+            self._found.rest += [] if pair else [each]
+        self._found.right = []
         self._check_key(right.plan, table)
         keeps_time = kind != "latest" or right.plan.time is not None
         return self._plan(kind, _spans(left, (0, 0)) if keeps_time else {})

@@ -66,10 +66,10 @@ def check_lookup(table: Any, at: int, *, is_current: bool) -> None:
             definition.watermark.column.at, f"rows of {name} are found by key, without event time; "
             "remove WATERMARK FOR",
         )  # fmt: skip
-    keys = [key.text.lower() for key in definition.key]
-    kinds = [each.type for each in table.columns if each.name.text.lower() in keys]
-    if len(kinds) != 1 or kinds[0] not in _KEY_TYPES:
-        raise SqlProblem(
-            definition.key[0].at, f"rows of {name} are found by a key of one column, which is "
-            f"{', '.join(_KEY_TYPES[:-1])} or {_KEY_TYPES[-1]}; it has {', '.join(kinds)}",
-        )  # fmt: skip
+    kinds = {each.name.text.lower(): each.type for each in table.columns}
+    for key in definition.key:
+        if (kind := kinds[key.text.lower()]) not in _KEY_TYPES:
+            raise SqlProblem(
+                key.at, f"rows of {name} are found by columns that are "
+                f"{', '.join(_KEY_TYPES[:-1])} or {_KEY_TYPES[-1]}; {key.text} is {kind}",
+            )  # fmt: skip

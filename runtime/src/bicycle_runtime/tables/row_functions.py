@@ -104,32 +104,34 @@ NO_TIMES: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(0)
 
 
 class LookupRows(PostgresLookup[Any]):
-    """A lookup of rows by the first value of a left row, for ``JoinedLookup``.
+    """A lookup of rows by the first values of a left row, for ``JoinedLookup``.
 
     Args:
         options: The table and the cache.
-        key: The column of the key.
+        keys: The columns of the key.
         columns: The columns that ``row`` reads.
-        row: The columns of a row as a tuple, which begins with the key.
+        row: The columns of a row as a tuple, which begins with the keys.
         keeps_left: Whether a left row without a match is a result, too.
     """
 
     def __init__(
-        self, options: PostgresLookupOptions, key: str, *, columns: Sequence[str], row: SqlRow,
-        keeps_left: bool,
+        self, options: PostgresLookupOptions, keys: Sequence[str], *, columns: Sequence[str],
+        row: SqlRow, keeps_left: bool,
     ) -> None:  # fmt: skip
         super().__init__(
-            options.url, options.table, key=key, key_of=itemgetter(0), columns=columns,
-            password=options.password, cache_rows=options.cache_rows, cache_ms=options.cache_ms,
+            options.url, options.table, key=keys[0] if len(keys) == 1 else keys,
+            key_of=itemgetter(*range(len(keys))), columns=columns, password=options.password,
+            cache_rows=options.cache_rows, cache_ms=options.cache_ms,
         )  # fmt: skip
-        self.row, self.keeps_left = row, keeps_left
+        self.row, self.keeps_left, self.key_count = row, keeps_left, len(keys)
 
     async def async_invoke_batch(self, values: list[Any]) -> list[list[Any]]:
         """Return each left row with its match, None, or the error of the match."""
-        rows = await self.found_in.find([value[0] for value in values if value[0] is not None])
-        found = [rows.get(value[0]) for value in values]
-        known = [row for row in found if row is not None]
-        computed = iter(self.row.results(known) if known else ())
+        known = [value for value in values if None not in value[: self.key_count]]
+        rows = await self.found_in.find(map(self.key_of, known))
+        found = [rows.get(self.key_of(value)) for value in values]
+        matches = [row for row in found if row is not None]
+        computed = iter(self.row.results(matches) if matches else ())
         pairs = [(None if row is None else next(computed)) for row in found]
         return [
             [] if right is None and not self.keeps_left else [(left, right)]

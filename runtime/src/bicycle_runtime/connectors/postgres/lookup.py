@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -27,7 +28,7 @@ class LookupTable:
     Args:
         url: Without a password.
         table: Its name, or ``schema.table``.
-        key: Column of the lookup's values; unique.
+        key: Column of the lookup's values, or several, whose values are tuples; unique.
         columns: Columns of the rows, None for all.
         password: None where the library finds it.
         cache_rows: So many keys are kept, also keys without a row.
@@ -36,12 +37,13 @@ class LookupTable:
     """
 
     def __init__(
-        self, url: str, table: str, key: str, *, columns: Sequence[str] | None,
+        self, url: str, table: str, key: str | Sequence[str], *, columns: Sequence[str] | None,
         password: str | None, cache_rows: int, cache_ms: int, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._url = url
         self._password = password
-        self._key = key
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        self._key_of, self._key_count = itemgetter(*keys), len(keys)
         self._cache_rows = cache_rows
         self._cache_s = cache_ms / 1_000
         self._clock = clock or SystemClock()
@@ -50,9 +52,9 @@ class LookupTable:
         self._connecting = asyncio.Lock()
         names: sql.Composable = sql.SQL("*")
         if columns is not None:
-            names = sql.SQL(", ").join(map(sql.Identifier, dict.fromkeys([key, *columns])))
-        self._statement = sql.SQL("select {} from {} where {} = any(%s)").format(
-            names, table_name(table), sql.Identifier(key)
+            names = _list(map(sql.Identifier, dict.fromkeys([*keys, *columns])))
+        self._statement = sql.SQL("select {} from {} where ({})").format(
+            names, table_name(table), _list(map(sql.Identifier, keys))
         )
 
     async def find(self, keys: Iterable[Any]) -> dict[Any, Row | None]:
@@ -86,9 +88,14 @@ class LookupTable:
 
     async def _ask(self, keys: Collection[Any]) -> dict[Any, Row]:
         connection = await self._connect()
+        condition, values = sql.SQL(" = any(%s)"), [list(keys)]
+        if self._key_count > 1:  # Arrays of several columns would need the types of the columns.
+            one = sql.SQL("({})").format(_list([sql.Placeholder()] * self._key_count))
+            condition = sql.SQL(" in ({})").format(_list([one] * len(keys)))
+            values = [part for key in keys for part in key]
         try:
-            cursor = await connection.execute(self._statement, [list(keys)])
-            return {row[self._key]: row for row in await cursor.fetchall()}
+            cursor = await connection.execute(self._statement + condition, values)
+            return {self._key_of(row): row for row in await cursor.fetchall()}
         except psycopg.OperationalError:
             await connection.close()  # The next call connects again.
             raise
@@ -107,3 +114,7 @@ class LookupTable:
         self._cache.move_to_end(key)
         if len(self._cache) > self._cache_rows:
             self._cache.popitem(last=False)
+
+
+def _list(parts: Iterable[sql.Composable]) -> sql.Composed:
+    return sql.SQL(", ").join(parts)
