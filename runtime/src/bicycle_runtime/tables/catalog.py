@@ -55,6 +55,23 @@ _KINDS_OF_OTHERS = {
     **dict.fromkeys(("filesystem", "posix_fs", "s3"), "file"), "print": "console",
     "upsert-kafka": "kafka", "jdbc": "postgres", "postgres-cdc": "postgres",
 }  # fmt: skip
+_MISSING_KINDS = {
+    "datagen": "write example rows as lines of JSON, and read them with kind = 'file'",
+    "blackhole": "print the rows with kind = 'console'",
+}
+# Options of other systems, with the spelling here.
+_OPTIONS_OF_OTHERS = {
+    "properties.bootstrap.servers": "brokers = 'host:port'", "table-name": "table = '…'",
+    "properties.group.id": "group_id = '…'", "scan.bounded.mode": "bounded = 'true'",
+    "scan.startup.mode": "starting_offsets = 'earliest', or 'latest'",
+    "value.format": "value_format = 'json'", "key.format": "key_format = 'string'",
+    "topic-pattern": "topic_pattern = '…'", "source.monitor-interval": "follow = 'true'",
+    "sink.rolling-policy.file-size": "roll_bytes = '128MiB'",
+    "username": "url = 'postgresql://user@host/database'",
+    "lookup.cache.ttl": "cache_ms = 60000", "sink.parallelism": "SET parallelism = 4",
+    "json.ignore-parse-errors": "SET on_error = 'dead_letter'",
+    "csv.ignore-parse-errors": "SET on_error = 'dead_letter'",
+}  # fmt: skip
 # Sources whose records have no fields, or that only make sense in a pipeline.
 _NO_TABLES = {"collection", "generator", "text"}
 _COLUMN_WORDS: Mapping[SqlType, str] = {
@@ -317,6 +334,8 @@ class Catalog:
         if word not in SOURCES and word not in SINKS:
             known = sorted({*SOURCES, *SINKS} - _NO_TABLES)
             near = _KINDS_OF_OTHERS.get(str(word).lower())
+            if (hint := _MISSING_KINDS.get(str(word).lower())) is not None:
+                raise SqlProblem(at, f"there is no connector {word!r}; {hint}")
             raise SqlProblem(at, no_such("connector", word, known, near=near))
         return str(word)
 
@@ -348,9 +367,13 @@ class Catalog:
         path, count = (table.name,), len(self._checks.problems)
         own = table.definition.options
         for key in own:
-            clause = _FROM_CLAUSES.get(kind.aliases.get(key, key))
-            if clause is not None and kind.aliases.get(key, key) in data:
-                self._checks.note((*path, key), f"{table.name}.{key}: {clause}", at_key=True)
+            option, name = key, kind.aliases.get(key, key)
+            hint = _FROM_CLAUSES.get(name, "") if name in data else ""
+            if key not in kind.all_options and (ours := _OPTIONS_OF_OTHERS.get(key)):
+                option, hint = ours.partition(" ")[0], f"write {ours}"
+                self._checks.locate((*path, option), (*path, key))  # So it is not missing.
+            if hint:
+                self._checks.note((*path, option), f"{table.name}.{key}: {hint}", at_key=True)
                 data.pop(key, None)
         found = self._checks.table(data, kind, path, of=f"{table.kind} {role}")
         if found is None:

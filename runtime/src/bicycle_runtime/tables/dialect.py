@@ -34,6 +34,8 @@ _INTERVALS = {
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _TOKENS_MAX = 200_000
 _REJECTED = {  # Words before a parenthesis.
+    "TIMESTAMPDIFF": "TIMESTAMPDIFF is not supported; write date_diff('second', start, end)",
+    "TIMESTAMPADD": "TIMESTAMPADD is not supported; write time + INTERVAL '1' HOUR",
     "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not supported",
     "WINDOW": "window(…) is not supported; write FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL '…' "
     "MINUTE) and GROUP BY window_start, window_end",
@@ -263,6 +265,11 @@ def parse_query(cursor: Cursor) -> Query:
         SqlProblem: it is not a query.
     """
     at = cursor.at
+    for token in cursor.tokens[cursor.index :]:
+        has_hint = any(comment.startswith("+") for comment in token.comments)
+        if has_hint and token.text.upper() != "SELECT":
+            problem = "a hint is possible after SELECT only; set options of a table in WITH (…)"
+            raise SqlProblem(int(token.start), problem)
     for token, following in pairwise(cursor.tokens[cursor.index :]):
         problem = _REJECTED.get(token.text.upper())
         is_quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
@@ -358,7 +365,10 @@ def _is_window(cursor: Cursor) -> bool:
         return False
     ahead = 2 if cursor.sees("TABLE", "(") else 0
     token, behind = cursor.peek(ahead), cursor.peek(ahead + 1)
-    return any(_is_word(token, word) for word in _WINDOW_KINDS) and _is_word(behind, "(")
+    # In GROUP BY the first argument is a column, and the second one an interval.
+    second = cursor.peek(ahead + (6 if _is_word(cursor.peek(ahead + 3), ".") else 4))
+    is_kind = any(_is_word(token, word) for word in _WINDOW_KINDS) and _is_word(behind, "(")
+    return is_kind and not _is_word(second, "INTERVAL")
 
 
 def _has_alias(token: Token | None) -> bool:

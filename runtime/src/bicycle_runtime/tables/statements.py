@@ -43,6 +43,7 @@ _REJECTED = {
     ),
     "DROP": "a file defines all tables of its job; remove the CREATE statement",
     "ALTER": "a file defines all tables of its job; change the CREATE statement",
+    "ADD": "functions and connectors are those of installed packages",
     "USE": "there are no catalogs and databases; a file has all tables of its job",
     **dict.fromkeys(
         ("BEGIN", "COMMIT", "EXECUTE", "END"),

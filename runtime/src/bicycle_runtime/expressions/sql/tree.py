@@ -32,12 +32,25 @@ _OF_PYTHON = {type(None): "NULL", bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE
 _LAZY = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "if": "if", "iff": "if"}
 
 
+# Functions of other systems, with what does the same here.
+_FUNCTIONS_OF_OTHERS = {
+    **dict.fromkeys(("datediff", "date_diff"), "write date_diff('day', start, end)"),
+    "to_timestamp": "write CAST(text AS TIMESTAMP), or pass seconds",
+    "to_timestamp_ltz": "write epoch_ms(milliseconds), or to_timestamp(seconds)",
+    "unix_timestamp": "write epoch(time)", "from_unixtime": "write to_timestamp(seconds)",
+    "to_date": "write CAST(text AS DATE)", "date_add": "write time + INTERVAL '1' DAY",
+    "now": "compare event times; a join or a window can read PROCTIME()",
+    **dict.fromkeys(("random", "rand", "uuid"), "results must not depend on chance"),
+}  # fmt: skip
+
+
 class UnknownFunctionError(ValueError):
     """The name of a function that is not in the table."""
 
     def __init__(self, name: str) -> None:
         near = difflib.get_close_matches(name, [*FUNCTIONS, *_LAZY], 1)
-        self.hint = f"; did you mean {near[0]!r}?" if near else ""
+        found = _FUNCTIONS_OF_OTHERS.get(name) or (f"did you mean {near[0]!r}?" if near else "")
+        self.hint = f"; {found}" if found else ""
         super().__init__(f"there is no function {name!r}{self.hint}")
 
 
@@ -52,7 +65,8 @@ class WrongTypesError(ValueError):
             self.problem = f"computes with {given[0]} and {given[1]}; cast to a number"
         else:
             found = ", ".join(given) or "no arguments"
-            self.problem = f"expects {expected}, got {found}; cast the arguments"
+            hint = _FUNCTIONS_OF_OTHERS.get(name, "cast the arguments")
+            self.problem = f"expects {expected}, got {found}; {hint}"
         super().__init__(f"{name} {self.problem}")
 
 
@@ -160,6 +174,9 @@ def resolve(
     resolved = _resolve(found, given, [each.operation == "sql.literal" for each in arguments])
     if resolved is None:
         raise WrongTypesError(word, given, expected_types(found), found.group)
+    is_format = found.name == "strftime" and arguments[1].operation == "sql.literal"
+    if is_format and isinstance(text := arguments[1].arguments[-1], str) and "%" not in text:
+        raise ValueError(f"{word} takes a format such as '%Y-%m-%d', got {text!r}")
     pairs = zip(arguments, resolved.arguments, strict=True)
     return resolved.result, [cast(*pair) for pair in pairs]
 
