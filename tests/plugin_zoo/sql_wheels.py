@@ -20,7 +20,7 @@ entry-points."bicycle.plugins" = {{ loud_words = "shop_views:loud.sql" }}
 
 [tool.setuptools]
 packages = ["shop_views"]
-package-data = {{ shop_views = ["*.sql"] }}
+package-data = {{ shop_views = ["*.sql", "loud/*.sql"] }}
 """
 FUNCTIONS = "def shout(text: str) -> str:\n    return text.upper() + '{sign}'\n"
 SQL = """\
@@ -32,16 +32,26 @@ INSERT INTO loud SELECT 10 / n, {column} FROM words;
 
 
 def sql_wheel(
-    folder: Path, version: str = "1.0", *, column: str = "shout(who)", more: str = ""
-) -> Path:
-    """Build a version of the wheel; its job reads and writes files of a folder."""
+    folder: Path, version: str = "1.0", *, column: str = "shout(who)", more: str = "",
+    is_split: bool = False,
+) -> Path:  # fmt: skip
+    """Build a version of the wheel; its job reads and writes files of a folder.
+
+    If the SQL ``is_split``, each statement is a file of a folder.
+    """
     project = folder / f"project-{version}"
     package = project / "shop_views"
     package.mkdir(parents=True)
     (project / "pyproject.toml").write_text(PROJECT.format(version=version))
     (package / "__init__.py").touch()
     (package / "functions.py").write_text(FUNCTIONS.format(sign="!" * int(version[0])))
-    (package / "loud.sql").write_text(SQL.format(folder=folder, column=column, more=more))
+    text = SQL.format(folder=folder, column=column, more=more)
+    if is_split:
+        (package / "loud").mkdir()
+        for number, line in enumerate(reversed(text.splitlines())):
+            (package / "loud" / f"part-{number}.sql").write_text(f"\n{line}")
+    else:
+        (package / "loud.sql").write_text(text)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     store = folder / "wheels"
     run([*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(store), str(project)])

@@ -49,6 +49,45 @@ def test_a_wheel_with_sql_is_listed_checked_and_planned(tmp_path, shell):
     assert (answer["plugin_version"], answer["guarantee"]) == ("1.0", "exactly-once")
 
 
+def test_a_folder_of_sql_files_in_a_wheel_is_one_job(tmp_path, shell):
+    wheel = sql_wheel(tmp_path, is_split=True)
+    install(new_venv(tmp_path / "venv"), "--no-deps", str(wheel))
+    env = ("--plugin-env", str(tmp_path / "venv"))
+
+    checked = shell.answer("plugins", "check", *env)
+    plan = shell.run("plan", "--plugin", "loud_words", *env)
+
+    assert checked["ok"] == ["loud_words"]
+    assert plan.exit_code == 0, plan.output
+    assert "  loud: INSERT INTO loud" in plan.output
+    [site] = (tmp_path / "venv").glob("lib/*/site-packages")
+    bundle = extract(discover([str(site)]).find("loud_words"), {})
+    assert (bundle.graph.name, bundle.plugin_version) == ("loud", "1.0")
+
+
+def test_an_error_in_a_folder_of_a_wheel_names_the_file_of_its_line(site):
+    (site / "views" / "loud").mkdir()
+    (site / "views" / "loud" / "a.sql").write_text(
+        "CREATE TABLE x (a BIGNIT) WITH (kind = 'file');"
+    )
+    (site / "views" / "loud" / "b.sql").write_text("\nSELECT 1;")
+
+    [result] = check_all([discover([str(site)]).find("loud")])
+
+    assert result.error.facts["file"] == "views/loud/*.sql of loud 1.0"
+    found = [(each["file"], each["line"]) for each in result.error.facts["problems"]]
+    assert found == [("views/loud/a.sql", 1), ("views/loud/b.sql", 2)]
+
+
+def test_a_folder_without_sql_files_in_a_wheel_is_refused(site):
+    (site / "views" / "loud").mkdir()
+
+    with raises(SCRIPT_UNUSABLE) as caught:
+        extract(discover([str(site)]).find("loud"), {})
+
+    assert caught.value.facts["problem"] == "it has no SQL files"
+
+
 def test_an_error_in_a_wheel_names_file_line_and_version(tmp_path, shell):
     wheel = sql_wheel(tmp_path, "2.1", column="shout(whoo)")
     install(new_venv(tmp_path / "venv"), "--no-deps", str(wheel))

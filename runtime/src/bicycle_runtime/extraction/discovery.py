@@ -30,7 +30,8 @@ _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(?:\[[^\
 class PluginRef:
     """The location of an installed plugin: all data needed to load it elsewhere.
 
-    ``attribute`` is the name of an object in ``module``, or of an SQL file in that package.
+    ``attribute`` is the name of an object in ``module``, or of an SQL file in that package; without
+    the file, of the folder of SQL files with its stem.
     ``location`` is the directory (or archive) that holds the distribution; ``sdk_requirement`` is
     the version specifier on the SDK, None when the distribution does not ask for the SDK.
     ``version`` takes the place of the version that its mark says, where it is not None.
@@ -49,11 +50,6 @@ class PluginRef:
     def is_sql(self) -> bool:
         """True if the attribute is an SQL file in the package ``module``."""
         return self.attribute.endswith(".sql")
-
-    @property
-    def sql_file(self) -> str:
-        """The SQL file as it is shown in errors: ``package/file.sql``."""
-        return f"{self.module.replace('.', '/')}/{self.attribute}"
 
     @property
     def package(self) -> str:

@@ -87,6 +87,7 @@ class Loading:
         self._writer = PayloadWriter(ImportSearch())
         self._phase = "while starting"
         self._plugin: Any = None
+        self._sql_file = f"{target.module.replace('.', '/')}/{target.attribute}"  # For errors.
 
     def extract(self, wish: Mapping[str, Any]) -> Answer:
         """Build the graph and write the payloads; failures are in the answer.
@@ -185,22 +186,26 @@ class Loading:
             raise self._not_marked(module, value)
 
     def _statements(self, package: ModuleType, *, is_checked: bool) -> Any:
-        """Return the job of an SQL file in a package."""
+        """Return the job of an SQL file in a package, or of a folder of files with its name."""
         # Most plugins have no SQL.
-        from bicycle_runtime.extraction.scripts import read_text
+        from bicycle_runtime.extraction.scripts import read_text, text_of
         from bicycle_runtime.tables.job import check_sql, sql_job
 
         folders = [Path(folder) for folder in getattr(package, "__path__", ())]
         if not folders:
             raise self._dead_end(f"module {self.target.module!r} is not a package")
         files = [folder / self.target.attribute for folder in folders]
-        file = next((each for each in files if each.is_file()), None)
-        if file is None:
+        views = [each.with_suffix("") for each in files if each.with_suffix("").is_dir()]
+        if file := next((each for each in files if each.is_file()), None):
+            text = read_text(file, hint="correct the file, and build the wheel again")
+        elif views:
+            text = text_of(f"{views[0]}/*.sql") or ""
+            self._sql_file = f"{self._sql_file.removesuffix('.sql')}/*.sql"
+        else:
             raise self._dead_end(f"{show_paths(str(files[0]))} not found; add it to the wheel")
-        text = read_text(file, hint="correct the file, and build the wheel again")
         if is_checked:
-            check_sql(text, file=self.target.sql_file, of_plugins=False)
-        return sql_job(text, file=self.target.sql_file)
+            check_sql(text, file=self._sql_file, of_plugins=False)
+        return sql_job(text, file=self._sql_file)
 
     def _require_sdk(self) -> None:
         requirement = self.target.sdk_requirement
@@ -277,8 +282,8 @@ class Loading:
         """Return an error with its location in the plugin; for SQL, with the distribution."""
         if location := self._location(error):
             return error.with_facts(location=show_paths(error.facts.get("location", location)))
-        if error.facts.get("file") == self.target.sql_file:
-            return error.with_facts(file=f"{self.target.sql_file} of {self.target.dist}")
+        if error.facts.get("file") == self._sql_file:
+            return error.with_facts(file=f"{self._sql_file} of {self.target.dist}")
         return error
 
     def _import_hint(self, error: ModuleNotFoundError) -> str:
