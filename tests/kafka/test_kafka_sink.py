@@ -128,8 +128,7 @@ def test_messages_have_the_event_time_of_their_records(guarantee, topic, kafka_b
 
 
 def test_a_record_that_the_topic_would_remove_at_once_is_refused(topic, kafka_broker):
-    out = topic(partitions=1, retention_ms="3600000")
-    now_ms = int(time.time() * 1_000)
+    out, now_ms = topic(partitions=1, retention_ms="3600000"), int(time.time() * 1_000)
 
     def job(env):
         times = {"old": now_ms - 3_660_000, "new": now_ms}

@@ -36,9 +36,9 @@ class EventTime:
     timestamp_field: str = option(
         default="",
         doc=(
-            "Field or column with the event time of a record; lines of text have none. A source "
-            "reads RFC 3339, a time with a zone, or ms since 1970, and rejects a record without it "
-            "as bad; a sink fails without it, and writes ms since 1970 to files of lines."
+            "Field or column with the event time of a record; lines of text have no fields. A "
+            "source reads RFC 3339, a time with a zone, or ms since 1970, and rejects a record "
+            "without it as bad; a sink fails, and writes ms since 1970 to files of lines."
         ),
         words=("time_field",),
     )

@@ -1,4 +1,4 @@
-"""Installed packages for the SDK, by entry points: functions, previews and plans of a runtime.
+"""Installed packages by entry points: functions, previews and plans of a runtime.
 
 A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
 in the entry-point group, it can be used by the jobs of other wheels. The class is imported where

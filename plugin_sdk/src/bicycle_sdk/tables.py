@@ -304,7 +304,7 @@ class Table(Generic[T]):
         return found
 
     def explain(self) -> str:
-        """Return operators, exchanges, and state with its bound, as the statement EXPLAIN does."""
+        """Return operators, exchanges and bounds of state, as the statement EXPLAIN."""
         found: str = self._session.explain(self._name("explain"))
         return found
 

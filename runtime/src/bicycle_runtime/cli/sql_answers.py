@@ -198,7 +198,7 @@ def _interrupts() -> Iterator[threading.Event]:
 
 
 def explain(env: GraphDraft, end: str) -> str:
-    """Return the plan of the part of a job that ends at a vertex, for ``Table.explain``."""
+    """Return the plan of the part of a job that ends at a vertex."""
     graph = part_before(env.build_graph("explain"), end)
     bundle = bundle_of_graph(graph, used_payloads(graph, env.payloads))
     return "\n".join(explain_lines(inspect_job(bundle), graph))

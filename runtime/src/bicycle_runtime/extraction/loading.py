@@ -186,7 +186,7 @@ class Loading:
             raise self._not_marked(module, value)
 
     def _statements(self, package: ModuleType, *, is_checked: bool) -> Any:
-        """Return the job of an SQL file in a package, or of a folder of files with its name."""
+        """Return the job of an SQL file in a package, or of a folder with its name."""
         # Most plugins have no SQL.
         from bicycle_runtime.extraction.scripts import read_text, text_of
         from bicycle_runtime.tables.job import check_sql, sql_job

@@ -268,8 +268,8 @@ def parse_query(cursor: Cursor) -> Query:
     for token in cursor.tokens[cursor.index :]:
         has_hint = any(comment.startswith("+") for comment in token.comments)
         if has_hint and token.text.upper() != "SELECT":
-            problem = "a hint is possible after SELECT only; set options of a table in WITH (…)"
-            raise SqlProblem(int(token.start), problem)
+            hint = "a hint is possible after SELECT only; set options of a table in WITH (…)"
+            raise SqlProblem(int(token.start), hint)
     for token, following in pairwise(cursor.tokens[cursor.index :]):
         problem = _REJECTED.get(token.text.upper())
         is_quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)

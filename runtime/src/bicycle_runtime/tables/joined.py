@@ -106,7 +106,7 @@ def lower_lookup(
     found = [substitute(value, stored) for value in (*plan.right_keys, *plan.right_values.values())]
     columns = {column for value in found for column in fields_of(value)}
     lookup = LookupRows(
-        options, [*map(field_read, plan.right_keys)], columns=sorted(columns),
+        options, [str(field_read(key)) for key in plan.right_keys], columns=sorted(columns),
         row=locate(SqlRow(found, row_type(found))), keeps_left=plan.how == "left",
     )  # fmt: skip
     pairs = left.async_io_batches(

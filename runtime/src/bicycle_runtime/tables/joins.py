@@ -404,10 +404,8 @@ class _OneJoin:
                 "OF; use JOIN or LEFT JOIN",
             )  # fmt: skip
         if not isinstance(right.plan, Scan) or not right.plan.table.definition.key:
-            raise SqlProblem(
-                self._table_at, f"FOR SYSTEM_TIME AS OF needs a table with a key; declare PRIMARY "
-                f"KEY (…) in CREATE TABLE {table.alias}"
-            )  # fmt: skip
+            text = f"a table with a key; declare PRIMARY KEY (…) in CREATE TABLE {table.alias}"
+            raise SqlProblem(self._table_at, f"FOR SYSTEM_TIME AS OF needs {text}")
         if right.plan.is_lookup:
             check_lookup(right.plan.table, self._table_at, is_current=kind == "latest")
             kind = "lookup"
@@ -416,10 +414,9 @@ class _OneJoin:
                 self._table_at, f"the versions of {table.alias} have no event time; declare "
                 "WATERMARK FOR … in CREATE TABLE, or use PROCTIME()",
             )  # fmt: skip
-        for each in self._found.right:  # They compare with the version, unless it is a key.
-            pair = JoinBinder._pair(each, self._sides)
-            self._found.keys += [pair] if pair else []
-            self._found.rest += [] if pair else [each]
+        pairs = [(each, JoinBinder._pair(each, self._sides)) for each in self._found.right]
+        self._found.keys += [pair for _, pair in pairs if pair]
+        self._found.rest += [each for each, pair in pairs if not pair]  # Of the version.
         self._found.right = []
         self._check_key(right.plan, table)
         keeps_time = kind != "latest" or right.plan.time is not None

@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A query to run, or one to explain, which has no ``vertex``; columns are types by field."""
+    """A query to run, or one to explain, which has no ``vertex``."""
 
     env: StreamEnvironment
     vertex: str = ""

@@ -88,7 +88,8 @@ class LookupTable:
 
     async def _ask(self, keys: Collection[Any]) -> dict[Any, Row]:
         connection = await self._connect()
-        condition, values = sql.SQL(" = any(%s)"), [list(keys)]
+        condition: sql.Composable = sql.SQL(" = any(%s)")
+        values: list[Any] = [list(keys)]
         if self._key_count > 1:  # Arrays of several columns would need the types of the columns.
             one = sql.SQL("({})").format(_list([sql.Placeholder()] * self._key_count))
             condition = sql.SQL(" in ({})").format(_list([one] * len(keys)))
