@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestServer
 
 from bicycle_runtime.api import shapes
 from bicycle_runtime.api.errors import answer_code
+from bicycle_runtime.api.routes import LimitQuery
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, JobRunningError
 from bicycle_runtime.service.errors import JOB_ENDED, OPERATION_KEY_REUSED, failure_of
 from bicycle_runtime.service.operations.kinds import KINDS
@@ -32,6 +33,7 @@ ENDS = {
     "pause": State.PAUSED, "stop": State.STOPPED, "suspend": State.SUSPENDED,
     "drain": State.FINISHED, "cancel": State.CANCELED,
 }  # fmt: skip
+LIMIT = LimitQuery().limit  # Of lists, unless the request names another one.
 
 
 @dataclass
@@ -193,8 +195,8 @@ async def serving(jobs: JobsWithoutProcesses) -> AsyncIterator[str]:
 
     @routes.get("/api/v1/operations")
     async def operations(request: web.Request) -> web.Response:
-        name = request.query["job"]
-        found = [each.id for each in reversed(jobs.operations) if each.job == name]
+        name, limit = request.query["job"], int(request.query.get("limit", LIMIT))
+        found = [each.id for each in reversed(jobs.operations) if each.job == name][:limit]
         return _json(shapes.OperationList(items=[jobs.look(number) for number in found]))
 
     @routes.delete("/api/v1/operations/{number}")

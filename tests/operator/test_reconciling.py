@@ -10,6 +10,7 @@ from bicycle_runtime.service.errors import QUOTA_EXCEEDED
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.errors import ConfigError
 from tests.operator.clusters import on_cluster
+from tests.operator.services import LIMIT
 
 NAME = "shop.clicks"
 NO_EPOCH = CHECKPOINT_MISSING(url="file:/c", found="", hint="wait until the job seals an epoch")
@@ -37,6 +38,17 @@ async def test_a_scale_is_a_rescale_without_a_restart(cluster):
         assert cluster.jobs.runs[NAME].parallelism == cluster.status["parallelism"] == width
 
     assert cluster.jobs.performed == ["submit", "rescale", "rescale", "rescale"]
+
+
+@on_cluster
+async def test_a_job_that_was_rescaled_often_is_still_the_job_of_its_resource(cluster):
+    await cluster.settle()
+    for number in range(LIMIT + 1):
+        cluster.change(parallelism=2 + number % 2)
+        await cluster.settle()
+
+    assert cluster.synced["reason"] == "Applied"
+    assert cluster.jobs.performed == ["submit", *["rescale"] * LIMIT]
 
 
 @on_cluster

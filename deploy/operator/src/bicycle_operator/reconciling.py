@@ -119,7 +119,7 @@ async def remove(resource: Mapping[str, Any], service: Service) -> str | None:
 async def _look(resource: Mapping[str, Any], summary: Json, service: Service) -> Job:
     """Return the job of a resource as it is now; the summary may be older."""
     name, uid = job_name(resource), resource["metadata"]["uid"]
-    found = (await service.send("GET", f"/operations?job={quote(name)}"))["items"]
+    found = (await service.send("GET", f"/operations?limit=500&job={quote(name)}"))["items"]
     try:
         status = (await service.send("GET", f"/jobs/{quote(name)}/status"))["status"]
     except Refused:
