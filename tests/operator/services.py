@@ -196,8 +196,11 @@ async def serving(jobs: JobsWithoutProcesses) -> AsyncIterator[str]:
     @routes.get("/api/v1/operations")
     async def operations(request: web.Request) -> web.Response:
         name, limit = request.query["job"], int(request.query.get("limit", LIMIT))
-        found = [each.id for each in reversed(jobs.operations) if each.job == name][:limit]
-        return _json(shapes.OperationList(items=[jobs.look(number) for number in found]))
+        found = [jobs.look(each.id) for each in reversed(jobs.operations) if each.job == name]
+        for column in ("kind", "state"):
+            word = request.query.get(column)
+            found = [each for each in found if word in (None, getattr(each, column))]
+        return _json(shapes.OperationList(items=found[:limit]))
 
     @routes.delete("/api/v1/operations/{number}")
     async def withdraw(request: web.Request) -> web.Response:

@@ -42,13 +42,35 @@ async def test_a_scale_is_a_rescale_without_a_restart(cluster):
 
 @on_cluster
 async def test_a_job_that_was_rescaled_often_is_still_the_job_of_its_resource(cluster):
+    cluster.change(version="1.0", parallelism=1)
+    cluster.jobs.upload("clicks", "1.0")
+    await cluster.settle()
+    cluster.change(version="2.0")
+    cluster.jobs.upload("clicks", "2.0")
     await cluster.settle()
     for number in range(LIMIT + 1):
         cluster.change(parallelism=2 + number % 2)
         await cluster.settle()
 
     assert cluster.synced["reason"] == "Applied"
-    assert cluster.jobs.performed == ["submit", *["rescale"] * LIMIT]
+    assert cluster.jobs.performed == ["submit", "upgrade", *["rescale"] * (LIMIT + 1)]
+
+
+@on_cluster
+async def test_many_failed_rescales_do_not_hide_the_last_one_that_was_done(cluster):
+    await cluster.settle()
+    cluster.change(parallelism=3)
+    await cluster.settle()
+    for number in range(LIMIT + 1):
+        cluster.change(parallelism=5 + number % 2)
+        cluster.jobs.fails["rescale"] = ConfigError(problem="no slots", hint="free one")
+        await cluster.settle()
+        assert cluster.status["parallelism"] == 3
+    cluster.change(parallelism=3)
+    await cluster.settle()
+
+    assert cluster.synced["reason"] == "Applied"
+    assert cluster.jobs.runs[NAME].parallelism == 3
 
 
 @on_cluster

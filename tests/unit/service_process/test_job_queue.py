@@ -142,6 +142,22 @@ def test_a_waiting_job_is_found_by_its_name_with_the_key_of_its_request(served):
     assert served.ask("GET", "/api/v1/jobs/second/operations")[0] == 404
 
 
+def test_operations_are_listed_by_kind_and_state(served):
+    submitted(served, name="third")
+    number = submitted(served, name="second")
+    served.ask("DELETE", f"/api/v1/operations/{number}")
+    listed = {
+        query: [each["job"] for each in served.get(f"/api/v1/operations?{query}")["items"]]
+        for query in ("kind=submit&state=waiting", "kind=submit&state=canceled", "kind=rescale",
+                      "kind=submit&job=second&limit=1")
+    }  # fmt: skip
+
+    assert listed == {
+        "kind=submit&state=waiting": ["third"], "kind=submit&state=canceled": ["second"],
+        "kind=rescale": [], "kind=submit&job=second&limit=1": ["second"],
+    }  # fmt: skip
+
+
 def test_a_job_is_taken_out_of_the_queue_by_request_and_by_page(served):
     first, second = submitted(served), submitted(served, name="third")
     until(lambda: operation(served, second)["reason"], "the queue")

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from bicycle_operator.service import Conflict, Json, Refused, Service
 
+Resource = Mapping[str, Any]
 _ENDING = frozenset({"STOPPING", "CANCELING", "FAILING"})
 # NONE: there is no job. LOST: its processes ended without a result, such as with their pod.
 _RESUMABLE = frozenset({"NONE", "LOST", "STOPPED", "PAUSED", "SUSPENDED"})
@@ -28,6 +29,7 @@ FIRST_RETRY_S, RETRY_S = 5.0, 60.0
 _REMOVALS = {"Drain": "drain", "Savepoint": "suspend", "Cancel": "cancel"}
 # The parts of a spec that only a new start can change.
 _OF_START = ("plugin", "pipeline", "params", "options", "engine", "spark", "slots")
+_CURRENT, _PAGE = ("submit", "upgrade", "rescale"), 50  # The last of each kind describes a job.
 _NO_OPERATION: Json = {"id": 0, "key": None, "kind": "", "state": "", "result": None}
 
 
@@ -69,12 +71,12 @@ class Job:
         return next((value for value in found if value is not None), default)
 
 
-def job_name(resource: Mapping[str, Any]) -> str:
+def job_name(resource: Resource) -> str:
     """Return the name of the job of a resource."""
     return f"{resource['metadata']['namespace']}.{resource['metadata']['name']}"
 
 
-async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: float) -> Json:
+async def reconcile(resource: Resource, service: Service, *, now_s: float) -> Json:
     """Make one step for a BicycleJob; return its new status or raise Unavailable."""
     status: Json = dict(resource.get("status") or {})
     summary = await service.job(job_name(resource))
@@ -93,7 +95,7 @@ async def reconcile(resource: Mapping[str, Any], service: Service, *, now_s: flo
     return status
 
 
-def _seen(resource: Mapping[str, Any], summary: Json, status: Json, now_s: float) -> str:
+def _seen(resource: Resource, summary: Json, status: Json, now_s: float) -> str:
     """Return a digest that changes when a step may be necessary."""
     failure = status.get("failure") or {"at": now_s}
     delays = (now_s - failure["at"]) // (failure.get("retry_s") or RETRY_S)
@@ -101,7 +103,7 @@ def _seen(resource: Mapping[str, Any], summary: Json, status: Json, now_s: float
     return _digest([resource["spec"], shown, delays])
 
 
-async def remove(resource: Mapping[str, Any], service: Service) -> str | None:
+async def remove(resource: Resource, service: Service) -> str | None:
     """End the job of a deleted resource; return the reason to wait, or None."""
     job = await _look(resource, await service.job(job_name(resource)), service)
     if not any(map(job.is_own, job.operations)):
@@ -116,10 +118,13 @@ async def remove(resource: Mapping[str, Any], service: Service) -> str | None:
     return f"waits for the {kind} of {job.id}"
 
 
-async def _look(resource: Mapping[str, Any], summary: Json, service: Service) -> Job:
+async def _look(resource: Resource, summary: Json, service: Service) -> Job:
     """Return the job of a resource as it is now; the summary may be older."""
     name, uid = job_name(resource), resource["metadata"]["uid"]
-    found = (await service.send("GET", f"/operations?limit=500&job={quote(name)}"))["items"]
+    path = f"/operations?job={quote(name)}&limit="
+    found = (await service.send("GET", f"{path}{_PAGE}"))["items"]
+    for kind in _CURRENT if len(found) == _PAGE else ():  # They may be behind the page.
+        found += (await service.send("GET", f"{path}1&state=done&kind={kind}"))["items"]
     try:
         status = (await service.send("GET", f"/jobs/{quote(name)}/status"))["status"]
     except Refused:
@@ -131,7 +136,7 @@ async def _look(resource: Mapping[str, Any], summary: Json, service: Service) ->
 
 
 async def _advance(
-    resource: Mapping[str, Any], status: Json, job: Job, service: Service, *, now_s: float
+    resource: Resource, status: Json, job: Job, service: Service, *, now_s: float
 ) -> bool:
     """Make one step; return whether more steps follow."""
     last = job.operations[0]
@@ -167,9 +172,7 @@ async def _advance(
     return False
 
 
-async def _next_step(
-    resource: Mapping[str, Any], job: Job, service: Service
-) -> tuple[str, Json] | None:
+async def _next_step(resource: Resource, job: Job, service: Service) -> tuple[str, Json] | None:
     """Return the kind and the body of the next operation, or None without one."""
     spec, start = resource["spec"], job.start
     is_suspended = spec.get("suspend", False)
@@ -178,7 +181,7 @@ async def _next_step(
         wheel = await _wheel(spec, service)
         is_changed = is_changed or wheel != job.last("upgrade", "digest")
         if is_changed or job.state in _RESUMABLE:
-            return "submit", _start(resource, wheel)
+            return "submit", _start(resource) | {"digest": wheel}
     elif job.state not in _ENDED and start is None:
         raise Rejected("JobExists", "another job of this name runs; end it, or rename the resource")
     elif job.state not in _ENDED | _ENDING and (is_suspended or is_changed):
@@ -192,13 +195,12 @@ async def _next_step(
     return None
 
 
-def _start(resource: Mapping[str, Any], wheel: str | None) -> Json:
-    """Return the body of the request that starts the job."""
+def _start(resource: Resource) -> Json:
+    """Return the body of the request that starts the job, without its plugin's digest."""
     spec = resource["spec"]
     width = {"parallelism": spec["parallelism"]} if "parallelism" in spec else {}
-    options = {"options": {**spec.get("options", {}), **width}}
     facts = {name: spec[name] for name in _OF_START if name in spec}
-    return {**facts, **options, "name": job_name(resource), "digest": wheel}
+    return facts | {"options": spec.get("options", {}) | width, "name": job_name(resource)}
 
 
 def _start_digest(spec: Mapping[str, Any]) -> str:
@@ -221,9 +223,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
 
 
-async def _ask(
-    resource: Mapping[str, Any], job: Job, service: Service, step: tuple[str, Json]
-) -> None:
+async def _ask(resource: Resource, job: Job, service: Service, step: tuple[str, Json]) -> None:
     """Request an operation, with a key that another operator would use, too."""
     (kind, body), meta = step, resource["metadata"]
     digest = _start_digest(resource["spec"]) if kind == "submit" else _digest(body)
@@ -239,7 +239,7 @@ async def _withdraw(operation: Json, service: Service) -> None:
 
 
 def _describe(
-    resource: Mapping[str, Any], status: Json, job: Job, *, summary: Json, is_busy: bool,
+    resource: Resource, status: Json, job: Job, *, summary: Json, is_busy: bool,
     now_s: float,
 ) -> None:  # fmt: skip
     """Write the state, the counts and the conditions of a job into its status."""

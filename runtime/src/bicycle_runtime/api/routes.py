@@ -33,9 +33,11 @@ class LimitQuery(Shape, frozen=True, kw_only=True):
 
 
 class OperationsQuery(LimitQuery, frozen=True, kw_only=True):
-    """A maximum, and the name of a job that may wait for its first start."""
+    """A maximum, a job that may wait for its first start, a kind and a state."""
 
     job: str | None = None
+    kind: str | None = None
+    state: str | None = None
 
 
 class AfterQuery(Shape, frozen=True, kw_only=True):

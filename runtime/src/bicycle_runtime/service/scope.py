@@ -248,10 +248,12 @@ class Scope:
             return found
         return await self.service.operations.wait(number, wait_s)
 
-    async def operations(self, job: str | None = None, *, limit: int) -> list[Operation]:
-        """Return operations of theirs, the newest first, of one job or of all."""
+    async def operations(
+        self, job: str | None = None, *, limit: int, **chosen: str | None
+    ) -> list[Operation]:
+        """Return operations of theirs: see ``Operations.recent``."""
         read = self.service.operations.recent
-        return await self.service.slow(read, job, limit=limit, owners=self._owners)
+        return await self.service.slow(read, job, limit=limit, owners=self._owners, **chosen)
 
     def queued(self) -> list[Operation]:
         """Return the starts of visible jobs in the queue, longest wait first."""

@@ -49,7 +49,9 @@ async def withdraw(call: Call) -> Response:
 async def operations(call: Call) -> Response:
     """Answer with the operations of all jobs, or of one that may not have started yet."""
     query = call.query
-    return answer_json({"items": await call.scope.operations(query.job, limit=query.limit)})
+    chosen = {"kind": query.kind, "state": query.state}
+    found = await call.scope.operations(query.job, limit=query.limit, **chosen)
+    return answer_json({"items": found})
 
 
 async def job_operations(call: Call) -> Response:

@@ -245,12 +245,19 @@ class Operations:
         return found[0]
 
     def recent(
-        self, job: str | None = None, *, limit: int = 20, owners: Sequence[str] | None = None
+        self,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        state: str | None = None,
+        limit: int = 20,
+        owners: Sequence[str] | None = None,
     ) -> list[Operation]:
-        """Return operations, the newest first, of one job or of all, and of some owners."""
+        """Return operations of some owners, the newest first, of one job, kind and state or all."""
         where, values = one_of("owner", owners)
-        if job is not None:
-            where, values = f"{where} AND job = ?", (*values, job)
+        for column, word in (("job", job), ("kind", kind), ("state", state)):
+            if word is not None:
+                where, values = f"{where} AND {column} = ?", (*values, word)
         return self._select(f"WHERE 1 = 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))
 
     def queued(self) -> list[Operation]:
