@@ -1,7 +1,7 @@
 """The broker of `bicycle dev kafka`, for real: its life, its data, its security."""
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.dev.errors import (
@@ -90,6 +90,23 @@ def test_a_killed_broker_starts_again_at_its_place_with_its_data(new_kafka_broke
     assert broker.bootstrap == bootstrap
     assert broker.pid != pid
     assert values_in(broker, "words", 1) == ["ada"]
+
+
+def test_messages_with_times_in_the_past_are_kept(new_kafka_broker):
+    broker = new_kafka_broker(extra={"log.retention.check.interval.ms": "100"})
+    admin = AdminClient(broker.client_settings())
+    create_topic(admin, "kept")
+    create_topic(admin, "removed", retention_ms="604800000")
+    producer = Producer(broker.client_settings())
+    for name in ("kept", "removed"):
+        producer.produce(name, b"ada", timestamp=1_000)
+    assert producer.flush(30) == 0
+    reader = Consumer({**broker.client_settings(), "group.id": "reader"})
+    begins = {name: TopicPartition(name, 0) for name in ("kept", "removed")}
+    until(lambda: reader.get_watermark_offsets(begins["removed"]) == (1, 1), "a removal")
+
+    assert reader.get_watermark_offsets(begins["kept"]) == (0, 1)
+    reader.close()
 
 
 def test_a_paused_broker_does_not_answer_until_it_is_resumed(new_kafka_broker):

@@ -49,6 +49,8 @@ _SMALL = {
     "broker.session.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "16777216",
+    # Messages with times in the past are older than Kafka's seven days at once.
+    "log.retention.hours": "-1",
     "num.io.threads": "4",
     "num.network.threads": "2",
     "offsets.topic.num.partitions": "4",
