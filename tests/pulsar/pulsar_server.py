@@ -64,7 +64,7 @@ _SETTINGS = {
 # Its metadata is kept in RocksDB: the newest format of tables that it reads, and the place of the
 # byte of a value that is 1 if the value ends with the session of the server.
 _TABLE_FORMAT = 5
-_IS_EPHEMERAL = slice(44, 45)
+_IS_EPHEMERAL = slice(40, 41)
 _PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 _CLIENT_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 

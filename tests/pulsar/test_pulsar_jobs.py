@@ -29,7 +29,7 @@ def run_until(harness, condition):
         harness.run_epoch()
         return condition()
 
-    until(has_come, "what the job gives")
+    until(has_come, lambda: f"more than {harness.results('out')}")
 
 
 @pytest.mark.parametrize("point", ["before_seal", "after_seal"])
