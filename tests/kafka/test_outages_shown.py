@@ -128,7 +128,7 @@ def test_a_broker_that_dies_while_a_job_publishes_shows_everywhere(
     broker.resume() if number == signal.SIGSTOP else broker.start()
     until(lambda: "stalled" not in summary_of(service)["attention"], "the end of the outage")
     load.finish()
-    assert "publishing epoch" not in page(service, f"/jobs/{JOB}")
+    until(lambda: "publishing epoch" not in page(service, f"/jobs/{JOB}"), "the last publication")
     if firing is not None:
         until(lambda: ("BicycleNoEpochSealed", JOB) not in firing(), "the end of the alert")
     life.process.send_signal(signal.SIGTERM)
