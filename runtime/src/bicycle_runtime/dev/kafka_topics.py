@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bicycle_runtime.dev.errors import BROKER_SILENT, TOPIC_REFUSED
 from bicycle_runtime.dev.waiting import wait_until
+from bicycle_streams.kafka.topics import visible_topics
 
 _TIMEOUT_S = 20.0
 
@@ -45,14 +46,10 @@ def list_topics(admin: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> list[To
         BROKER_SILENT: the broker does not answer.
     """
     try:
-        found = admin.list_topics(timeout=timeout_s).topics
+        found = visible_topics(admin, timeout_s)
     except KafkaException as error:
         raise BROKER_SILENT(reason=_reason(error)) from error
-    return [
-        _info(name, found[name].partitions.values())
-        for name in sorted(found)
-        if not name.startswith("__")
-    ]
+    return [_info(name, topic.partitions.values()) for name, topic in found.items()]
 
 
 def create_topic(

@@ -10,24 +10,23 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from bicycle_sdk.kafka.values import is_secret_property
 from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings, texts
 from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
-from bicycle_streams.kafka.failures import ABSENT, is_outage, plain_error
+from bicycle_streams.kafka.failures import plain_error
 from bicycle_streams.kafka.offsets import end_offsets, watermarks
 from bicycle_streams.kafka.options import KafkaOptions
+from bicycle_streams.kafka.topics import grow_topic, make_topic, patiently
 from bicycle_streams.options import connect_error
 
 C = TypeVar("C")
 S = TypeVar("S", bound=str)
 T = TypeVar("T")
 _RETRY_S = 0.1
-# What was just made, or assigned, is not known to all brokers at once.
-_NOT_YET = ABSENT | {KafkaError._STATE}
 
 
 class Cluster:
@@ -114,12 +113,15 @@ class Cluster:
             return found
         if self.options.create == "never":
             raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
-        if found:
-            self._do(self._admin.create_partitions([NewPartitions(topic, wanted)]))
-        else:
-            count = max(wanted, self.options.partitions)
-            new = NewTopic(topic, count, replication_factor=self.options.replication_factor)
-            self._do(self._admin.create_topics([new]))
+        count = max(wanted, self.options.partitions)
+        new = NewTopic(topic, count, replication_factor=self.options.replication_factor)
+        try:
+            if found:
+                grow_topic(self._admin, topic, wanted, self._timeout_s)
+            else:
+                make_topic(self._admin, new, self._timeout_s)
+        except KafkaException as error:
+            raise connect_error(self.address, self.redacted(error)) from None
         if not self.wait_for_count(topic, lambda found: found >= wanted):
             raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
         return self.partition_count(topic)
@@ -140,14 +142,13 @@ class Cluster:
     def patiently(self, call: Callable[[], T]) -> T:
         """Return the result of a call; repeat it while the cluster is not ready."""
         deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                return call()
-            except KafkaException as error:
-                is_passing = is_outage(error.args[0]) or error.args[0].code() in _NOT_YET
-                if not is_passing or time.monotonic() > deadline:
-                    raise
+
+        def wait(error: KafkaException) -> None:
+            if time.monotonic() > deadline:
+                raise error
             self._admin.poll(_RETRY_S)
+
+        return patiently(call, wait)
 
     def watermarks(self, client: Consumer, partition: TopicPartition) -> tuple[int, int]:
         """Return the first remaining offset of a partition, and its end."""
@@ -162,15 +163,6 @@ class Cluster:
         own = {"group.id": "bicycle-ends", "isolation.level": "read_uncommitted"}
         with closing(self.open_client(Consumer, own)) as client:
             return self.patiently(lambda: end_offsets(client, streams, self._timeout_s))
-
-    def _do(self, futures: dict[str, Any]) -> None:
-        """Wait for an act; that another was faster is as good."""
-        for future in futures.values():
-            try:
-                future.result(self._timeout_s)
-            except KafkaException as error:
-                if error.args[0].name() not in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"):
-                    raise connect_error(self.address, self.redacted(error)) from None
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if it does not exist."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import confluent_kafka
@@ -25,7 +25,7 @@ from confluent_kafka.admin._config import (
     ConfigSource,
 )
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamerUri, StreamKey
@@ -39,6 +39,7 @@ from bicycle_streams.kafka.errors import READ_FAILED
 from bicycle_streams.kafka.offsets import messages_to_end
 from bicycle_streams.kafka.options import KafkaOptions
 from bicycle_streams.kafka.sending import KafkaSender
+from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, visible_topics
 from bicycle_streams.kafka.transactions import TransactionalSender
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
@@ -46,7 +47,6 @@ from bicycle_streams.producing import Sender
 T = TypeVar("T")
 _TOPIC = ResourceType.TOPIC
 _TAIL = 5
-_INTERNAL = "__"  # Topics in which Kafka keeps offsets and transactions.
 
 
 class KafkaAdmin(StreamAdmin):
@@ -95,8 +95,7 @@ class KafkaAdmin(StreamAdmin):
             ) from None
 
     def _list(self) -> list[StreamKey]:
-        topics = self._client.list_topics(timeout=self._timeout_s).topics
-        return sorted(StreamKey(name) for name in topics if not name.startswith(_INTERNAL))
+        return [StreamKey(name) for name in visible_topics(self._client, self._timeout_s)]
 
     def _describe(self, key: StreamKey) -> StreamInfo:
         numbers = range(self._known_count(key))
@@ -122,33 +121,36 @@ class KafkaAdmin(StreamAdmin):
         )
 
     def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
-        if count := self._cluster.partition_count(key):
-            raise STREAM_EXISTS(address=self.address, key=key, shard_count=count)
+        count = self._cluster.partition_count(key)
         factor = self._cluster.options.replication_factor
         new = NewTopic(key, shard_count, replication_factor=factor, config=dict(settings))
-        self._do("create", key, self._client.create_topics([new]))
+        with self._refused("create", key):
+            if count or not make_topic(self._client, new, self._timeout_s):
+                count = count or self._cluster.partition_count(key)
+                raise STREAM_EXISTS(address=self.address, key=key, shard_count=count)
         self._await_count(key, shard_count)
 
     def _delete(self, key: StreamKey) -> None:
         self._known_count(key)
-        self._do("delete", key, self._client.delete_topics([key]))
+        with self._refused("delete", key):
+            answer_of(self._client.delete_topics([key]), self._timeout_s)
         self._await_count(key, 0)
 
     def _alter(self, key: StreamKey, shard_count: int | None, settings: Mapping[str, str]) -> None:
         count = self._known_count(key)
         if shard_count is not None and shard_count < count:
             raise FEWER_SHARDS(address=self.address, key=key, shard_count=count, wanted=shard_count)
-        if settings:  # First, since they are refused more often.
-            entries = [
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                for name, value in settings.items()
-            ]
-            asked = ConfigResource(_TOPIC, str(key), incremental_configs=entries)
-            self._do("alter", key, self._client.incremental_alter_configs([asked]))
-        if shard_count is not None and shard_count > count:
-            new = NewPartitions(key, shard_count)
-            self._do("alter", key, self._client.create_partitions([new]))
-            self._await_count(key, shard_count)
+        with self._refused("alter", key):
+            if settings:  # First, since they are refused more often.
+                entries = [
+                    ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                    for name, value in settings.items()
+                ]
+                asked = ConfigResource(_TOPIC, str(key), incremental_configs=entries)
+                answer_of(self._client.incremental_alter_configs([asked]), self._timeout_s)
+            if shard_count is not None and shard_count > count:
+                grow_topic(self._client, key, shard_count, self._timeout_s)
+        self._await_count(key, shard_count or count)
 
     def _known_count(self, key: StreamKey) -> int:
         """Return how many partitions a topic has that must exist."""
@@ -189,24 +191,24 @@ class KafkaAdmin(StreamAdmin):
 
     def _settings(self, key: StreamKey) -> dict[str, str]:
         """Return the settings of this topic that differ from defaults."""
-        [asked] = self._client.describe_configs(
+        asked = self._client.describe_configs(
             [ConfigResource(_TOPIC, str(key))], request_timeout=self._timeout_s
-        ).values()
+        )
         return {
             name: entry.value
-            for name, entry in sorted(asked.result(self._timeout_s).items())
+            for name, entry in sorted(answer_of(asked, self._timeout_s).items())
             if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         }
 
-    def _do(self, action: str, key: StreamKey, futures: Mapping[Any, Any]) -> None:
-        for future in futures.values():
-            try:
-                future.result(self._timeout_s)
-            except KafkaException as error:
-                reason = self._cluster.redacted(error)
-                raise ADMIN_REFUSED(
-                    address=self.address, action=action, key=key, reason=reason
-                ) from None
+    @contextmanager
+    def _refused(self, action: str, key: StreamKey) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            reason = self._cluster.redacted(error)
+            raise ADMIN_REFUSED(
+                address=self.address, action=action, key=key, reason=reason
+            ) from None
 
 
 def _partition(key: StreamKey, number: int, offset: int = OFFSET_INVALID) -> TopicPartition:

@@ -33,6 +33,7 @@ from bicycle_streams.kafka.failures import (
 )
 from bicycle_streams.kafka.offsets import EARLIEST, LATEST, ask_offsets
 from bicycle_streams.kafka.silence import Silence, close_behind
+from bicycle_streams.kafka.topics import visible_topics
 
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 3.0
@@ -207,10 +208,9 @@ class Brokers:
         """
         action = "listing topics"
         try:
-            found = self._client.list_topics(timeout=timeout_s).topics
+            return list(visible_topics(self._client, timeout_s))
         except KafkaException as error:
             raise self.silence(error.args[0], action) from None
-        return sorted(name for name in found if not name.startswith("__"))
 
     def partition_counts(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
         """Return the topics that exist, each with the number of its partitions.

@@ -12,6 +12,7 @@ import difflib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -19,29 +20,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     AclOperation,
     AdminClient,
     ConfigResource,
-    NewPartitions,
     NewTopic,
 )
 
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka.values import TopicPlan
 from bicycle_sdk.logging import log_event
-from bicycle_streams.kafka.failures import Rights, is_outage, is_refusal
+from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal
+from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, patiently
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 10.0
-_RESULT_S = 15.0  # The client answers before; this only bounds its mistakes.
 _CALL_S = 1.0
 _MADE = "kafka:"  # Among the names of ``Sink.makes``, this prefix marks a topic.
 _NO_BOUND_MS = 1 << 62  # Kafka writes "no bound" as the greatest number of 64 bits.
-_PASSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.NOT_CONTROLLER,
-    }
-)
 
 
 def made_topic(topic: str) -> str:
@@ -134,7 +129,7 @@ class TopicAdmin:
             self._require(topic, operations)
             return self._facts(topic, found)
         if plan is None:
-            known = self._metadata(None).topics
+            known = self._metadata().topics
             near = difflib.get_close_matches(topic, known, n=1)
             raise KAFKA_TOPIC_MISSING(
                 vertex=self._client.vertex,
@@ -162,26 +157,23 @@ class TopicAdmin:
 
     def grow(self, topic: str, partition_count: int) -> None:
         """Increase a topic's partitions to a number; a missing topic is ignored."""
-        while True:
-            found = self._partitions(topic)
-            if found is None or len(found) >= partition_count:
-                return
-            wanted = [NewPartitions(topic, partition_count)]
-            [future] = self._admin.create_partitions(wanted, request_timeout=_REQUEST_S).values()
-            if self._settle(future, "changing", Rights(operation="Alter", topic=topic)):
-                log_event(
-                    _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
-                    partition_count=partition_count,
-                )  # fmt: skip
-                return
+        found = self._partitions(topic)
+        if found is None or len(found) >= partition_count:
+            return
+        change = partial(grow_topic, self._admin, topic, partition_count, _REQUEST_S)
+        self._change(change, "changing", Rights(operation="Alter", topic=topic))
+        log_event(
+            _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
+            partition_count=partition_count,
+        )  # fmt: skip
 
     def broker_count(self) -> int:
         """Return how many brokers there are."""
-        return len(self._metadata(None).brokers)
+        return len(self._metadata().brokers)
 
     def transaction_timeout_ms_max(self) -> int | None:
         """Return the brokers' ``transaction.max.timeout.ms``, or None if not permitted."""
-        brokers = self._metadata(None).brokers
+        brokers = self._metadata().brokers
         for broker in brokers:
             config = self._config(ConfigResource.Type.BROKER, str(broker))
             text = config.get("transaction.max.timeout.ms", "")
@@ -196,12 +188,7 @@ class TopicAdmin:
             partitions: Mapping[int, Any] = found.partitions
             return partitions or None
         if is_refusal(error):
-            raise client_error(
-                error,
-                properties=self._client,
-                action=f"the request for topic {topic}",
-                rights=Rights(topic=topic),
-            )
+            raise self._refusal(error, f"the request for topic {topic}", Rights(topic=topic))
         return None
 
     def _facts(self, topic: str, partitions: Mapping[int, Any]) -> TopicFacts:
@@ -217,43 +204,30 @@ class TopicAdmin:
         missing = [name for name in operations if allowed and name not in allowed]
         if missing:
             known = f"its user has only the permissions {', '.join(sorted(allowed))}"
-            raise client_error(
-                KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, known),
-                properties=self._client,
-                action=f"the use of topic {topic}",
-                rights=Rights(operation=missing[0], topic=topic),
-            )
+            error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, known)
+            rights = Rights(operation=missing[0], topic=topic)
+            raise self._refusal(error, f"the use of topic {topic}", rights)
 
     def _find_allowed(self, topic: str) -> set[str]:
         """Return the permitted operations on a topic, empty if unknown."""
-        names = TopicCollection([topic])
-        while True:
-            [future] = self._admin.describe_topics(
-                names, include_authorized_operations=True, request_timeout=_REQUEST_S
-            ).values()
-            try:
-                found = future.result(_RESULT_S).authorized_operations or ()
-                words = [AclOperation(operation).name for operation in found]
-                return {name.title().replace("_", "") for name in words}
-            except KafkaException as error:
-                cause = error.args[0]
-                if not is_outage(cause):
-                    return set()
-                self._wait(self._client.redacted(cause.str()))
+        ask = partial(self._admin.describe_topics, include_authorized_operations=True)
+        try:
+            found = self._answer(ask, TopicCollection([topic]))
+        except KafkaException:
+            return set()
+        words = [AclOperation(operation).name for operation in found.authorized_operations or ()]
+        return {name.title().replace("_", "") for name in words}
 
-    def _metadata(self, topic: str | None) -> Any:
+    def _metadata(self, topic: str | None = None) -> Any:
         while True:
             try:
-                if topic is None:
-                    return self._admin.list_topics(timeout=_CALL_S)
                 return self._admin.list_topics(topic, timeout=_CALL_S)
             except KafkaException as error:
                 self._admin.poll(0)  # Only the callback gets the reason, such as a wrong password.
                 self._error = self._client.refused_handshake() or self._error
                 cause = self._error or error.args[0]
                 if is_refusal(cause):
-                    action = "the connection"
-                    raise client_error(cause, properties=self._client, action=action) from error
+                    raise self._refusal(cause, "the connection") from error
                 self._wait(self._client.redacted(cause.str()))
 
     def _take_error(self, error: KafkaError) -> None:
@@ -262,22 +236,15 @@ class TopicAdmin:
             self._error = error
 
     def _config(self, kind: Any, name: str) -> dict[str, str]:
-        while True:
-            [future] = self._admin.describe_configs(
-                [ConfigResource(kind, name)], request_timeout=_REQUEST_S
-            ).values()
-            try:
-                found = future.result(_RESULT_S)
-                return {key: entry.value for key, entry in found.items() if entry.value is not None}
-            except KafkaException as error:
-                cause = error.args[0]
-                if not _is_passing(cause):
-                    log_event(
-                        _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
-                        reason=cause.str(),
-                    )  # fmt: skip
-                    return {}
-                self._wait(self._client.redacted(cause.str()))
+        try:
+            found = self._answer(self._admin.describe_configs, [ConfigResource(kind, name)])
+        except KafkaException as error:
+            log_event(
+                _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
+                reason=error.args[0].str(),
+            )  # fmt: skip
+            return {}
+        return {key: entry.value for key, entry in found.items() if entry.value is not None}
 
     def _create(self, topic: str, plan: TopicPlan, *, is_try: bool = False) -> None:
         """Create a topic, or only check whether the brokers would."""
@@ -287,12 +254,8 @@ class TopicAdmin:
             replication_factor=plan.replication_factor,
             config=dict(plan.config),
         )
-        while True:
-            [future] = self._admin.create_topics(
-                [new], request_timeout=_REQUEST_S, validate_only=is_try
-            ).values()
-            if self._settle(future, "making", Rights(operation="Create", topic=topic)):
-                break
+        create = partial(make_topic, self._admin, new, _REQUEST_S, is_try=is_try)
+        self._change(create, "making", Rights(operation="Create", topic=topic))
         if is_try:
             return
         log_event(
@@ -300,31 +263,26 @@ class TopicAdmin:
             partitions=plan.partitions, replication_factor=plan.replication_factor,
         )  # fmt: skip
 
-    def _settle(self, future: Any, verb: str, rights: Rights) -> bool:
-        """Return whether it is done; False when it must be requested again."""
+    def _change(self, call: Callable[[], bool], verb: str, rights: Rights) -> None:
+        """Create or change a topic; raise our error if it cannot be done."""
         try:
-            future.result(_RESULT_S)
-            return True
+            patiently(call, self._wait_after)
         except KafkaException as error:
-            cause = error.args[0]
-            if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return True  # Another process was faster.
             if is_refusal(error):
-                action = f"{verb} topic {rights.topic}"
-                raise client_error(
-                    error, properties=self._client, action=action, rights=rights
-                ) from error
-            if not _is_passing(cause):
-                raise KAFKA_TOPIC_UNSUITABLE(
-                    vertex=self._client.vertex,
-                    topic=rights.topic,
-                    problem=f"cannot be created or changed: {cause.str()}",
-                    hint="correct create_topic, or create the topic yourself",
-                ) from error
-            self._wait(self._client.redacted(cause.str()))
-            return False
+                raise self._refusal(error, f"{verb} topic {rights.topic}", rights) from error
+            raise KAFKA_TOPIC_UNSUITABLE(
+                vertex=self._client.vertex,
+                topic=rights.topic,
+                problem=f"cannot be created or changed: {error.args[0].str()}",
+                hint="correct create_topic, or create the topic yourself",
+            ) from error
 
+    def _refusal(self, error: Any, action: str, rights: Rights = NO_RIGHTS) -> BicycleError:
+        return client_error(error, properties=self._client, action=action, rights=rights)
 
-def _is_passing(error: KafkaError) -> bool:
-    """Return whether an error may be gone at the next try."""
-    return is_outage(error) or error.code() in _PASSING
+    def _answer(self, ask: Callable[..., Mapping[Any, Any]], of: Any) -> Any:
+        ask = partial(ask, of, request_timeout=_REQUEST_S)
+        return patiently(lambda: answer_of(ask(), _REQUEST_S), self._wait_after)
+
+    def _wait_after(self, error: KafkaException) -> None:
+        self._wait(self._client.redacted(error.args[0].str()))
