@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaCluster", "KafkaSinkOptions", "KafkaSourceOptions", "LossPolicy"]
 
 LossPolicy = Literal["fail", "earliest", "latest"]
+_FORMAT_NAME = "It is the name of a format, or schema for an object of the job."
 _RESERVED: Mapping[str, str] = {
     "bootstrap.servers": "use the option brokers",
     "metadata.broker.list": "use the option brokers",
@@ -118,10 +119,7 @@ class KafkaSourceOptions(
         ValueFormat,
         "value_format",
         default=None,
-        note=(
-            "It is the name of a format, or schema for an object of the job. "
-            "Default: string for str, bytes for bytes, else json."
-        ),
+        note=f"{_FORMAT_NAME} Default: string for str, bytes for bytes, else json.",
         words=("value.deserializer",),
     )
     key_format: str | Format = adapt_option(KafkaCluster, "key_format", default="bytes")
@@ -201,9 +199,8 @@ class KafkaSinkOptions(
         "value_format",
         default=None,
         note=(
-            "It is the name of a format, or schema for an object of the job. "
-            "Default: string for str, bytes for bytes, json for other declared types; without a "
-            "declared type, by the type of each value."
+            f"{_FORMAT_NAME} Default: string for str, bytes for bytes, json for other declared "
+            "types; without a declared type, by the type of each value."
         ),
         words=("value.serializer",),
     )

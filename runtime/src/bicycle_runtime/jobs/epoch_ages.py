@@ -9,7 +9,7 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.quantities import duration_text
 
 STALLED_MS = 45_000  # An epoch without a record, or a target without an answer, for so long.
-_SHOWN_MIN_MS = 2_000
+SHOWN_MIN_MS = 2_000  # The doors show the age of an epoch or a publication from here on.
 _FIXED_MIN_MS = 500.0
 _FIXED_SHARE_MIN = 1 / 3
 
@@ -45,11 +45,11 @@ def activity_text(status: JobStatus, now_ms: int) -> str:
     """Return a text on an epoch or publication of 2 s and more; empty without one."""
     texts = []
     age_ms = publication_age_ms(status, now_ms)
-    if status.publication is not None and age_ms is not None and age_ms >= _SHOWN_MIN_MS:
+    if status.publication is not None and age_ms is not None and age_ms >= SHOWN_MIN_MS:
         epoch, sink, age = status.publication.epoch, status.publication.sink, _age(age_ms)
         texts.append(f"publishing epoch {epoch} for {age}, sink {sink} has not finished")
     age_ms = epoch_age_ms(status, now_ms)
-    if age_ms is not None and age_ms >= _SHOWN_MIN_MS:
+    if age_ms is not None and age_ms >= SHOWN_MIN_MS:
         texts.append(f"in epoch {status.epoch + 1} for {_age(age_ms)}")
     return "; ".join(texts)
 

@@ -20,7 +20,7 @@ from bicycle_runtime.tables.functions import (
     WindowBounds,
 )
 from bicycle_runtime.tables.moments import fields_of, show_ms
-from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, field_read, substitute
+from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, substitute
 from bicycle_runtime.tables.records import python_type
 from bicycle_runtime.tables.row_functions import JoinedLookup, LookupRows
 from bicycle_sdk.expressions import Expression
@@ -104,10 +104,10 @@ def lower_lookup(
     left = name(rows, "left-rows", "columns of the left side")
     stored = {each.field: value for each, value in zip(scan.columns, scan.values, strict=True)}
     found = [substitute(value, stored) for value in (*plan.right_keys, *plan.right_values.values())]
-    columns = {column for value in found for column in fields_of(value)}
+    columns = sorted({column for value in found for column in fields_of(value)})
     lookup = LookupRows(
-        options, [str(field_read(key)) for key in plan.right_keys], columns=sorted(columns),
-        row=locate(SqlRow(found, row_type(found))), keeps_left=plan.how == "left",
+        options, [name for key in plan.right_keys for name in fields_of(key)],  # One for each.
+        columns=columns, row=locate(SqlRow(found, row_type(found))), keeps_left=plan.how == "left",
     )  # fmt: skip
     pairs = left.async_io_batches(
         lookup, max_size=_LOOKUP_KEYS_MAX, timeout=timedelta(milliseconds=options.timeout_ms)

@@ -25,6 +25,7 @@ from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.letter_replay import replay_asked
 from bicycle_runtime.jobs.control.requests import DriverRequest, Handler
 from bicycle_runtime.jobs.control.rescaling import request_rescaled, rescale_request
+from bicycle_runtime.jobs.epoch_ages import SHOWN_MIN_MS, epoch_age_ms, publication_age_ms
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.progress import JobProgress
 from bicycle_runtime.jobs.shadow_note import followed_epoch
@@ -248,7 +249,6 @@ def _host(vertex: Vertex) -> str:
 
 
 _INTERVAL_S = 2.0
-_SHOWN_MIN_MS = 2_000
 
 
 class ReadingWatch:
@@ -286,10 +286,9 @@ class ReadingWatch:
     def look(self) -> None:
         """Show the progress of tasks when the epoch has run for a while."""
         status, now_ms = self._progress.status, self._clock.now_ms()
-        began_ms, publication = status.epoch_began_ms, status.publication
-        if publication is not None and now_ms - publication.since_ms >= _SHOWN_MIN_MS:
+        if (publication_age_ms(status, now_ms) or 0) >= SHOWN_MIN_MS:
             self._progress.look()
-        if began_ms is not None and now_ms - began_ms >= _SHOWN_MIN_MS:
+        if (epoch_age_ms(status, now_ms) or 0) >= SHOWN_MIN_MS:
             with contextlib.suppress(StorageError):
                 epoch = status.epoch + 1
                 count, waited_ms = read_so_far(self._storage, epoch)
