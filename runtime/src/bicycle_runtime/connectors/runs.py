@@ -7,11 +7,12 @@ jobs of one savepoint never take each other's epochs for their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.contract import DriverServices
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.random_source import system_random
 
 
@@ -31,3 +32,19 @@ def run_of(state: Mapping[str, Any], storage_id: str, *, is_again: bool = False)
     if "run" in state and not is_again and state.get("place", storage_id) == storage_id:
         return str(state["run"])
     return attempt_id(source=system_random())
+
+
+def is_rewound(
+    state: Mapping[str, Any], published: int, on_rewind: str,
+    refusal: Callable[..., BicycleError], **facts: str,
+) -> bool:  # fmt: skip
+    """Return whether published epochs are written again, as an older one was restored.
+
+    Raises:
+        BicycleError: they would be, but ``on_rewind`` does not allow it.
+    """
+    if published <= state["epoch"]:
+        return False
+    if on_rewind == "publish_again":
+        return True
+    raise refusal(**facts, epoch=state["epoch"], published=published)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, TypeVar
-
-import pytest
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams import Consumer, Streamer, connect
@@ -89,14 +87,6 @@ class CaseRules(Suite):
     """The base of all rules of streams."""
 
     case_type: ClassVar[type[StreamCase]]
-
-    @pytest.fixture
-    def case(self, tmp_path: Path) -> Iterator[StreamCase]:
-        """Yield the outside world; replace this fixture if the case needs another one."""
-        case = self.case_type(tmp_path / "world")
-        case.folder.mkdir()
-        yield case
-        case.close()
 
 
 def play(

@@ -8,6 +8,7 @@ have the trait.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -58,6 +59,14 @@ class Suite:
         for name in vars(cls):
             if name in _rule_functions(cls.__mro__[1:]):
                 raise RULE_CHANGED(suite=cls.__qualname__, rule=name)
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[Any]:
+        """Yield the outside world; replace this fixture if the case needs another one."""
+        case = self.case_type(tmp_path / "world")
+        case.folder.mkdir()
+        yield case
+        case.close()
 
     @pytest.fixture(autouse=True)
     def _has_plugin(self, request: pytest.FixtureRequest) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow
@@ -32,8 +31,6 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
-from bicycle_runtime.connectors.settings import read_options, typed_path
-from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.expressions.conditions import Conditions
 from bicycle_sdk.sinks import DeltaSinkOptions
 
@@ -49,10 +46,6 @@ class DeltaSink(LakeSink):
 
     options_class = DeltaSinkOptions
     address_options = ("path",)
-
-    def __init__(self, spec: ConnectorSpec) -> None:
-        options = read_options(DeltaSinkOptions, spec)
-        super().__init__(spec, replace(options, path=typed_path(spec, options.path)))
 
     def table_of(self, options: DeltaSinkOptions) -> LakeTable:
         """Return the way to a table."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
-from bicycle_runtime.connectors.settings import read_options, typed_path
-from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.sinks import DuckdbSinkOptions
 
 _ROWS = "bicycle_rows"  # The name of new rows in statements.
@@ -38,10 +35,6 @@ class DuckdbSink(LakeSink):
 
     options_class = DuckdbSinkOptions
     address_options = ("path", "table")
-
-    def __init__(self, spec: ConnectorSpec) -> None:
-        options = read_options(DuckdbSinkOptions, spec)
-        super().__init__(spec, replace(options, path=typed_path(spec, options.path)))
 
     def table_of(self, options: DuckdbSinkOptions) -> LakeTable:
         """Return the way to a table."""

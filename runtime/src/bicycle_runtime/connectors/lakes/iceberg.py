@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -52,7 +51,7 @@ from bicycle_runtime.connectors.lakes.table import (
     in_microseconds,
 )
 from bicycle_runtime.connectors.patience import close_socket
-from bicycle_runtime.connectors.settings import option_error, read_options, typed_path
+from bicycle_runtime.connectors.settings import option_error
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.sinks import IcebergSinkOptions
@@ -69,13 +68,7 @@ class IcebergSink(LakeSink):
 
     options_class = IcebergSinkOptions
     address_options = ("catalog", "catalog_name", "warehouse", "table")
-
-    def __init__(self, spec: ConnectorSpec) -> None:
-        self._spec = spec
-        options = read_options(IcebergSinkOptions, spec)
-        super().__init__(
-            spec, replace(options, warehouse=typed_path(spec, options.warehouse, name="warehouse"))
-        )
+    path_option = "warehouse"
 
     def table_of(self, options: IcebergSinkOptions) -> LakeTable:
         """Return the way to a table.
@@ -83,7 +76,7 @@ class IcebergSink(LakeSink):
         Raises:
             CONNECTOR_OPTION_WRONG: its name, or the address of its catalog, is invalid.
         """
-        return _IcebergTable(options, _address(options, self._spec))
+        return _IcebergTable(options, _address(options, self.spec))
 
 
 class _IcebergTable(LakeTable):

@@ -36,7 +36,8 @@ from bicycle_runtime.connectors.lakes.table import (
     plain_type,
 )
 from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPublication
-from bicycle_runtime.connectors.runs import run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
+from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink
@@ -58,11 +59,15 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         options: As declared.
     """
 
+    options_class: type[LakeSinkOptions]
     address_options: ClassVar[tuple[str, ...]]  # The options that select the table.
+    path_option = "path"
 
-    def __init__(self, spec: ConnectorSpec, options: LakeSinkOptions) -> None:
+    def __init__(self, spec: ConnectorSpec) -> None:
+        options, name = read_options(self.options_class, spec), self.path_option
+        path: Any = typed_path(spec, getattr(options, name), name=name)
+        self._lake_options = options = replace(options, **{name: path})
         super().__init__(spec, options)
-        self._lake_options = options
         self._table = table = self.table_of(options)
         self._where = {name: getattr(options, name) for name in self.address_options}
         self._check_options()
@@ -304,17 +309,10 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """Return whether epochs are to be written again, as an older one was restored."""
         if state.get("table") != self._where:
             return False
-        published = found.last_epoch(state["run"])
-        if published <= state["epoch"]:
-            return False
-        if self._lake_options.on_rewind == "publish_again":
-            return True
-        raise LAKE_HISTORY_AHEAD(
-            vertex=self.spec.vertex_id,
-            table=self._table.name,
-            epoch=state["epoch"],
-            published=published,
-        )
+        return is_rewound(
+            state, found.last_epoch(state["run"]), self._lake_options.on_rewind,
+            LAKE_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=self._table.name,
+        )  # fmt: skip
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

@@ -37,7 +37,7 @@ from bicycle_runtime.connectors.postgres.table import (
     limits_of,
     table_name,
 )
-from bicycle_runtime.connectors.runs import run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.connectors.tables.columns import columns_of
@@ -407,16 +407,10 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             return False
         select = sql.SQL("select epoch from {} where run = %s").format(marker)
         found = connection.execute(select, [state["run"]]).fetchall()
-        if not found or found[0][0] <= state["epoch"]:
-            return False
-        if self._options.on_rewind == "publish_again":
-            return True
-        raise POSTGRES_HISTORY_AHEAD(
-            vertex=self.spec.vertex_id,
-            table=state["table"],
-            epoch=state["epoch"],
-            published=found[0][0],
-        )
+        return bool(found) and is_rewound(
+            state, found[0][0], self._options.on_rewind,
+            POSTGRES_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=state["table"],
+        )  # fmt: skip
 
     def _unsuitable(self, problem: str, hint: str) -> BicycleError:
         return POSTGRES_TABLE_UNSUITABLE(

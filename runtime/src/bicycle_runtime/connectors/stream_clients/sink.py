@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.errors import (
     STREAMS_UNREACHABLE,
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.runs import run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
 from bicycle_runtime.connectors.settings import payload_codec, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.backends import (
@@ -175,17 +175,13 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         if state.get("address") != self._options.address:
             return False
         written = self._output.written(state["run"])
-        if written is None or written <= state["epoch"]:
+        if written is None:
             return False
         assert isinstance(self._options, StreamSinkOptions), "only who keeps messages tells it"
-        if self._options.on_rewind == "publish_again":
-            return True
-        raise STREAMS_AHEAD(
-            vertex=self.spec.vertex_id,
-            address=self._options.address,
-            epoch=state["epoch"],
-            published=written,
-        )
+        return is_rewound(
+            state, written, self._options.on_rewind,
+            STREAMS_AHEAD, vertex=self.spec.vertex_id, address=self._options.address,
+        )  # fmt: skip
 
     def _unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
         return STREAMS_UNREACHABLE(

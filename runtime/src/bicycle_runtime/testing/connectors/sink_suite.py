@@ -54,14 +54,6 @@ class SinkSuite(Suite):
     case_type: ClassVar[type[SinkCase]]
 
     @pytest.fixture
-    def case(self, tmp_path: Path) -> Iterator[SinkCase]:
-        """Yield the outside world; replace this fixture if the case needs another one."""
-        case = self.case_type(tmp_path / "world")
-        case.folder.mkdir()
-        yield case
-        case.close()
-
-    @pytest.fixture
     def run(self, case: SinkCase, tmp_path: Path) -> Iterator[SinkRun]:
         """Yield a started sink."""
         run = start(case, tmp_path)

@@ -56,14 +56,6 @@ class SourceSuite(Suite):
     case_type: ClassVar[type[SourceCase]]
 
     @pytest.fixture
-    def case(self, tmp_path: Path) -> Iterator[SourceCase]:
-        """Yield the outside world; replace this fixture if the case needs another one."""
-        case = self.case_type(tmp_path / "world")
-        case.folder.mkdir()
-        yield case
-        case.close()
-
-    @pytest.fixture
     def run(self, case: SourceCase, tmp_path: Path) -> Iterator[SourceRun]:
         """Yield a started source with all records as input."""
         run = start(case, tmp_path, lambda: case.feed(_ALL))
