@@ -400,17 +400,11 @@ class _Conversion:
 
 
 _MAKERS: Mapping[str, Callable[[_Conversion, Node], None]] = {
-    "source": _Conversion._source,
-    "sink": _Conversion._sink,
-    "time": _Conversion._time,
-    "filter": _Conversion._filter,
-    "map": _Conversion._map,
-    "union": _Conversion._union,
-    "split": _Conversion._same,
-    "sql": _Conversion._sql,
-    "key_by": _Conversion._key_by,
+    "source": _Conversion._source, "sink": _Conversion._sink, "time": _Conversion._time,
+    "filter": _Conversion._filter, "map": _Conversion._map, "union": _Conversion._union,
+    "split": _Conversion._same, "sql": _Conversion._sql, "key_by": _Conversion._key_by,
     "window": _Conversion._window,
-}
+}  # fmt: skip
 
 
 def _sql_type(word: str, *, digits: int = 0) -> str:

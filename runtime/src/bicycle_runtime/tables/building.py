@@ -39,7 +39,9 @@ _PROPERTY = "properties."
 class SqlSettings(Settings, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Settings of the job of an SQL file."""
 
-    aliases: ClassVar[Mapping[str, str]] = {"parallelism.default": "parallelism"}
+    aliases: ClassVar[Mapping[str, str]] = {
+        "parallelism.default": "parallelism", "execution.runtime-mode": "mode",
+    }  # fmt: skip
 
     on_error: Annotated[
         Literal["fail", "skip", "dead_letter"],

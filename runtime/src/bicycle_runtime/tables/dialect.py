@@ -33,12 +33,13 @@ _INTERVALS = {
 }  # fmt: skip
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _TOKENS_MAX = 200_000
-_REJECTED = {  # Words before a parenthesis.
-    "TIMESTAMPDIFF": "TIMESTAMPDIFF is not supported; write date_diff('second', start, end)",
-    "TIMESTAMPADD": "TIMESTAMPADD is not supported; write time + INTERVAL '1' HOUR",
-    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not supported",
-    "WINDOW": "window(…) is not supported; write FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL '…' "
-    "MINUTE) and GROUP BY window_start, window_end",
+_REJECTED = {  # Two words.
+    "TIMESTAMPDIFF (": "TIMESTAMPDIFF is not supported; write date_diff('second', start, end)",
+    "TIMESTAMPADD (": "TIMESTAMPADD is not supported; write time + INTERVAL '1' HOUR",
+    "MATCH_RECOGNIZE (": "MATCH_RECOGNIZE is not supported",
+    "ON CONFLICT": "ON CONFLICT is not supported; declare PRIMARY KEY in CREATE TABLE",
+    "WINDOW (": "window(…) is not supported; write FROM TUMBLE(TABLE …, DESCRIPTOR(…), INTERVAL "
+    "'…' MINUTE) and GROUP BY window_start, window_end",
 }
 # The parser warns about statements that it does not know; here they are errors.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -270,11 +271,14 @@ def parse_query(cursor: Cursor) -> Query:
         if has_hint and token.text.upper() != "SELECT":
             hint = "a hint is possible after SELECT only; set options of a table in WITH (…)"
             raise SqlProblem(int(token.start), hint)
+        if token.token_type in (TokenType.PLACEHOLDER, TokenType.PARAMETER):
+            problem = "there are no parameters; json_exists(json, '$.key') tests a key"
+            raise SqlProblem(int(token.start), f"{token.text} is not supported: {problem}")
     for token, following in pairwise(cursor.tokens[cursor.index :]):
-        problem = _REJECTED.get(token.text.upper())
+        rejected = _REJECTED.get(f"{token.text} {following.text}".upper())
         is_quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        if problem is not None and not is_quoted and following.text == "(":
-            raise SqlProblem(int(token.start), problem)
+        if rejected is not None and not is_quoted:
+            raise SqlProblem(int(token.start), rejected)
     windows: dict[str, WindowCall] = {}
     tokens = _replace_windows(cursor, windows)
     tree = _parse(tokens, cursor.text, at)

@@ -374,15 +374,10 @@ class Lowering:
 
 
 _LOWERED: Mapping[type[Plan], Callable[[Lowering, Any, str], Any]] = {
-    WindowAggregate: Lowering._window,
-    JoinRows: Lowering._join,
-    LateRows: Lowering._late,
-    ClockRows: Lowering._clock,
-    SortRows: Lowering._sort,
-    CallRows: Lowering._call,
-    OneRow: Lowering._one,
-    Unnest: Lowering._unnest,
-}
+    WindowAggregate: Lowering._window, JoinRows: Lowering._join, LateRows: Lowering._late,
+    ClockRows: Lowering._clock, SortRows: Lowering._sort, CallRows: Lowering._call,
+    OneRow: Lowering._one, Unnest: Lowering._unnest,
+}  # fmt: skip
 
 
 def decode_json(plan: Plan, names: Collection[str]) -> Plan:

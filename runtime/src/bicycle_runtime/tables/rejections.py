@@ -53,10 +53,8 @@ def is_nested(node: exp.Expr) -> bool:
 
 def nested_parts(node: exp.Expr) -> list[exp.Expr]:
     """Return the outermost parts of an expression, below its root, that are nested."""
-    found = []
-    for part in node.iter_expressions():
-        found += [part] if is_nested(part) else nested_parts(part)
-    return found
+    parts = node.walk(prune=lambda part: part is not node and is_nested(part))
+    return [part for part in parts if part is not node and is_nested(part)]
 
 
 def nested_problem(node: exp.Expr) -> str:

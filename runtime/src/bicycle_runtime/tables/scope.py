@@ -113,6 +113,8 @@ class NameScope:
             found = [column for column in columns if column.name.lower() == name.lower()]
         if len(found) > 1:
             raise SqlProblem(at, f"column {name!r} is ambiguous; write table.{name}")
+        if not found and name.lower() in tree.CLOCKS:
+            raise SqlProblem(at, f"{name} is not supported; {tree.OF_OTHERS[name.lower()]}")
         if not found:
             raise SqlProblem(at, no_such("column", name, [column.name for column in columns]))
         return found[0]

@@ -33,23 +33,21 @@ _LONG_TYPES = ("DOUBLE PRECISION", "CHARACTER VARYING")  # Each is one token.
 _SHELL = "a job has no output; `bicycle sql FILE` runs such statements"
 # Statements of other systems, with the reason why they are rejected.
 _REJECTED = {
-    **dict.fromkeys(("EXPLAIN", "SHOW", "DESCRIBE", "DESC"), _SHELL),
-    "SELECT": "a query needs a table for its rows: INSERT INTO name SELECT …",
-    "WITH": "a query needs a table for its rows: INSERT INTO name WITH …",
-    "VALUES": "a query needs a table for its rows: INSERT INTO name …",
-    **dict.fromkeys(
-        ("UPDATE", "DELETE", "MERGE", "TRUNCATE"),
-        "tables are streams; a job only appends rows to them",
-    ),
+    **dict.fromkeys(("EXPLAIN", "SHOW", "DESCRIBE", "DESC", "RESET"), _SHELL),
+    **dict.fromkeys(("SELECT", "FROM", "WITH", "VALUES"),
+                    "a query needs a table for its rows: INSERT INTO name SELECT …"),
+    **dict.fromkeys(("UPDATE", "DELETE", "MERGE", "TRUNCATE"),
+                    "tables are streams; a job only appends rows to them"),
     "DROP": "a file defines all tables of its job; remove the CREATE statement",
     "ALTER": "a file defines all tables of its job; change the CREATE statement",
-    "ADD": "functions and connectors are those of installed packages",
+    **dict.fromkeys(("ADD", "LOAD", "UNLOAD"),
+                    "functions and connectors are those of installed packages"),
+    **dict.fromkeys(("ANALYZE", "CACHE", "CALL", "COMMENT", "COPY", "DECLARE", "GRANT", "REFRESH"),
+                    "a file has tables, views, functions, and queries that fill tables"),
     "USE": "there are no catalogs and databases; a file has all tables of its job",
-    **dict.fromkeys(
-        ("BEGIN", "COMMIT", "EXECUTE", "END"),
-        "all statements of a file are one job, which publishes its epochs as a whole",
-    ),
-}
+    **dict.fromkeys(("BEGIN", "COMMIT", "EXECUTE", "END", "STATEMENT"),
+                    "all statements of a file are one job, which publishes its epochs as a whole"),
+}  # fmt: skip
 # Objects that other systems create, with the statement that does the same here.
 _NOT_CREATED = {
     "MATERIALIZED": "use CREATE VIEW and INSERT INTO",
@@ -224,6 +222,7 @@ def _create_table(cursor: Cursor) -> CreateTable:
     key: tuple[Name, ...] = ()
     if cursor.sees("LIKE"):
         raise SqlProblem(cursor.at, "LIKE is not supported; declare the columns in parentheses")
+    _reject_query(cursor, name.text)
     cursor.expect("(")
     while True:
         if cursor.sees("WATERMARK", "FOR"):
@@ -243,14 +242,23 @@ def _create_table(cursor: Cursor) -> CreateTable:
         _text(cursor, "a comment")
     if cursor.sees("PARTITIONED") or cursor.sees("PARTITIONED BY"):
         raise SqlProblem(cursor.at, "PARTITIONED BY is not supported; set partition_by in WITH (…)")
-    if cursor.sees("AS"):
-        raise SqlProblem(
-            cursor.at, "CREATE TABLE … AS is not supported; use CREATE TABLE and INSERT INTO"
-        )
     options = _options(cursor, name)
     return CreateTable(
         name=name, columns=tuple(columns), watermark=watermark, key=key, options=options
     )
+
+
+def _reject_query(cursor: Cursor, name: str) -> None:
+    """Reject a query in CREATE TABLE, also after options and columns without types."""
+    begin = cursor.index
+    while not cursor.is_at_end:
+        if cursor.sees("AS", "SELECT") or cursor.sees("AS", "WITH"):
+            raise SqlProblem(
+                cursor.at, f"CREATE TABLE … AS is not supported; declare {name} with its columns "
+                f"and WITH (kind = '…'), then write INSERT INTO {name} SELECT …",
+            )  # fmt: skip
+        cursor.index += 1
+    cursor.index = begin
 
 
 def _column(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
@@ -437,6 +445,7 @@ def _insert(cursor: Cursor) -> Insert:
     if cursor.sees("OVERWRITE"):
         raise SqlProblem(cursor.at, "OVERWRITE is not supported; a job appends rows")
     cursor.expect("INTO")
+    cursor.take("TABLE")
     name = _read_name(cursor, "a table")
     columns = cursor.names("a column") if cursor.sees("(") and not cursor.sees_query(1) else ()
     if cursor.sees("VALUES"):
@@ -459,8 +468,6 @@ def _set(cursor: Cursor) -> SetOption:
 
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
-    "CREATE": _create,
-    "INSERT": _insert,
-    "SET": _set,
-}
+    "CREATE": _create, "INSERT": _insert, "SET": _set,
+}  # fmt: skip
 _KNOWN = "CREATE TABLE, CREATE VIEW, CREATE FUNCTION, INSERT INTO, SET"

@@ -81,6 +81,8 @@ def test_values_nulls_and_errors_are_those_of_each_row(text, expected):
         ("n <> 0 AND 10 / n > 1", [True, None, False, False]),
         ("n = 0 OR 10 / n > 1", [True, None, True, False]),
         ("nullif(n, 0)", [1, None, None, -(2**63)]),
+        ("coalesce(10 / nullif(n, 0), 0)", [10, 0, 0, 0]),
+        ("CASE WHEN n <> 0 THEN 10 / n END + 1", [11, None, None, 1]),
     ],
 )
 def test_a_branch_is_computed_only_for_the_rows_that_take_it(text, expected):

@@ -198,50 +198,42 @@ INTERVAL_UNITS: Mapping[str, tuple[int, int, int]] = {
 }  # fmt: skip
 
 
+def _each(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda column: by_value(column, function)
+
+
 _TO_TEXT: Mapping[SqlType, Callable[..., Any]] = {
-    "BIGINT": lambda column: column.cast(pyarrow.string()),
-    "DOUBLE": lambda column: by_value(column, repr),
-    "DECIMAL": lambda column: by_value(column, lambda value: format(value, "f")),
-    "BOOLEAN": lambda column: column.cast(pyarrow.string()),
-    "TIMESTAMP": time_texts,
-    "DATE": lambda column: column.cast(pyarrow.string()),
-    "TIME": lambda column: by_value(column, lambda value: value.isoformat()),
-    "JSON": lambda column: column,
-    "BLOB": lambda column: column.cast(pyarrow.string()),
-}
+    **dict.fromkeys(
+        ("BIGINT", "BOOLEAN", "DATE", "BLOB"), lambda column: column.cast(pyarrow.string())
+    ),
+    "DOUBLE": _each(repr), "DECIMAL": _each(lambda value: format(value, "f")),
+    "TIMESTAMP": time_texts, "TIME": _each(time.isoformat), "JSON": lambda column: column,
+}  # fmt: skip
 _FROM_TEXT: Mapping[SqlType, Callable[..., Any]] = {
     "BIGINT": _text_as_int,
     "DOUBLE": lambda column: pc.utf8_trim_whitespace(column).cast(pyarrow.float64()),
     "DECIMAL": _text_as_decimal,
-    "BOOLEAN": lambda column: by_value(column, _parse_bool),
+    "BOOLEAN": _each(_parse_bool),
     "TIMESTAMP": lambda column: pyarrow.array(
         by_value(column, parse_time), pyarrow.timestamp("ms", "UTC"), safe=False
     ),
-    "DATE": lambda column: by_value(
-        column, lambda text: date.fromisoformat(text.strip()[:_WORD_MAX])
-    ),
+    "DATE": _each(lambda text: date.fromisoformat(text.strip()[:_WORD_MAX])),
     "TIME": lambda column: pyarrow.array(
         by_value(column, _parse_clock), pyarrow.time32("ms"), safe=False
     ),
-    "INTERVAL": lambda column: by_value(column, parse_interval),
-    "JSON": _text_as_json,
+    "INTERVAL": _each(parse_interval), "JSON": _text_as_json,
     "BLOB": lambda column: column.cast(pyarrow.binary()),
-}
+}  # fmt: skip
 _CONVERSIONS: Mapping[tuple[SqlType, SqlType], Callable[..., Any]] = {
     **{(word, "VARCHAR"): convert for word, convert in _TO_TEXT.items()},
     **{("VARCHAR", word): convert for word, convert in _FROM_TEXT.items()},
-    **{
-        ("JSON", word): _by_text(_FROM_TEXT[word])
-        for word in ("BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP")
-    },
-    ("BIGINT", "DOUBLE"): _as_float,
-    ("BIGINT", "DECIMAL"): _as_decimal,
+    **{("JSON", word): _by_text(_FROM_TEXT[word])
+       for word in ("BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP")},
+    ("BIGINT", "DOUBLE"): _as_float, ("BIGINT", "DECIMAL"): _as_decimal,
     ("BIGINT", "BOOLEAN"): lambda column: pc.not_equal(column, 0),
-    ("DOUBLE", "BIGINT"): _as_int,
-    ("DOUBLE", "DECIMAL"): _as_decimal,
+    ("DOUBLE", "BIGINT"): _as_int, ("DOUBLE", "DECIMAL"): _as_decimal,
     ("DOUBLE", "BOOLEAN"): lambda column: pc.not_equal(column, 0.0),
-    ("DECIMAL", "BIGINT"): _as_int,
-    ("DECIMAL", "DOUBLE"): _as_float,
+    ("DECIMAL", "BIGINT"): _as_int, ("DECIMAL", "DOUBLE"): _as_float,
     ("DECIMAL", "DECIMAL"): rounded_decimal,
     ("BOOLEAN", "BIGINT"): lambda column: column.cast(pyarrow.int64()),
     ("BOOLEAN", "DOUBLE"): lambda column: column.cast(pyarrow.int64()).cast(pyarrow.float64()),
@@ -252,4 +244,4 @@ _CONVERSIONS: Mapping[tuple[SqlType, SqlType], Callable[..., Any]] = {
     ("DATE", "TIMESTAMP"): lambda column: column.cast(pyarrow.timestamp("ms")).cast(
         pyarrow.timestamp("ms", "UTC")
     ),
-}
+}  # fmt: skip

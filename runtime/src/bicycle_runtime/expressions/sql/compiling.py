@@ -66,7 +66,7 @@ _SINGLE: Mapping[type[exp.Expr], str] = {
 _READ = frozenset(
     {"this", "expression", "expressions", "negate", "low", "high", "query", "unnest", "ifs",
      "default", "true", "false", "to", "safe", "unit", "position", "start", "length", "substr",
-     "table", "quoted", "is_string", "only_json_types", "scalar_only"}
+     "table", "quoted", "is_string", "only_json_types", "scalar_only", "decimals"}
 )  # fmt: skip
 _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
@@ -90,9 +90,11 @@ class SqlDialect(DuckDB):
         LAMBDAS: ClassVar[dict[Any, Any]] = {}  # ``f(a -> 'b')`` has a path as its argument.
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: DuckDB.Parser.FUNCTION_PARSERS[name]
-            for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
-        }
+            **{name: DuckDB.Parser.FUNCTION_PARSERS[name]
+               for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")},
+            **dict.fromkeys(("CEIL", "CEILING"), lambda self: self._parse_ceil_floor(exp.Ceil)),
+            "FLOOR": lambda self: self._parse_ceil_floor(exp.Floor),
+        }  # fmt: skip
 
 
 def parse(text: str) -> exp.Expr:
@@ -347,6 +349,18 @@ class Translation:
             raise ValueError(f"{node.sql(SqlDialect)} is not allowed: {_ONE_RECORD}")
         return self._call(node, name, *node.expressions)
 
+    def _round_to(self, node: exp.Expr) -> Expression:
+        """Return FLOOR or CEIL of a number, or of a time: ``FLOOR(time TO HOUR)``."""
+        name, unit = type(node).__name__.lower(), node.args.get("to")
+        if unit is None:
+            return self._call(node, name, node.this, node.args.get("decimals"))
+        value = self.tree(node.this)
+        begin = self._apply(node, "date_trunc", literal(unit.name.lower()), value)
+        if name == "floor":
+            return begin
+        end = self._apply(node, "add", begin, cast(literal(f"1 {unit.name}"), "INTERVAL"))
+        return case([(self._apply(node, "equal", begin, value), begin)], end)
+
     def _trim(self, node: exp.Expr) -> Expression:
         name = _TRIMS[str(node.args.get("position") or "")]
         return self._call(node, name, node.this, node.args.get("expression"))
@@ -372,6 +386,8 @@ class Translation:
         text = node.this.name if isinstance(node.this, exp.Literal) else None
         if text is None:
             raise ValueError(f"{node.sql(SqlDialect)}: the number of an interval is a constant")
+        if isinstance(unit, exp.IntervalSpan):
+            raise ValueError(f"{node.sql(SqlDialect)} has two units; write INTERVAL '01:30:00'")
         return cast(literal(f"{text} {'' if unit is None else unit.name}".strip()), "INTERVAL")
 
     def _path(self, node: exp.Expr) -> Expression:
@@ -392,31 +408,21 @@ class Translation:
 _ONLY_THE_RECORD = "; functions may depend only on the record"
 _ONE_RECORD = "an expression sees a single record; use a window to aggregate records"
 _SPECIAL: Mapping[type[exp.Expr], Callable[[Translation, Any], Expression]] = {
-    exp.Column: Translation._column,
-    exp.Literal: Translation._literal,
-    exp.Null: lambda _, __: literal(None),
-    exp.Boolean: lambda _, node: literal(bool(node.this)),
+    exp.Column: Translation._column, exp.Literal: Translation._literal,
+    exp.Null: lambda _, __: literal(None), exp.Boolean: lambda _, node: literal(bool(node.this)),
     exp.Paren: lambda translation, node: translation.tree(node.this),
-    exp.Cast: Translation._cast,
-    exp.TryCast: Translation._cast,
-    exp.Between: Translation._between,
-    exp.In: Translation._in,
-    exp.Is: Translation._is,
-    exp.Case: Translation._case,
-    exp.If: Translation._if,
-    exp.And: Translation._logic,
-    exp.Or: Translation._logic,
-    exp.Anonymous: Translation._function,
-    exp.Trim: Translation._trim,
-    exp.Substring: Translation._substring,
-    exp.StrPosition: Translation._position_of,
-    exp.Extract: Translation._extract,
-    exp.Bracket: Translation._bracket,
+    exp.Cast: Translation._cast, exp.TryCast: Translation._cast,
+    exp.Between: Translation._between, exp.In: Translation._in, exp.Is: Translation._is,
+    exp.Case: Translation._case, exp.If: Translation._if,
+    exp.And: Translation._logic, exp.Or: Translation._logic,
+    exp.Anonymous: Translation._function, exp.Trim: Translation._trim,
+    exp.Floor: Translation._round_to, exp.Ceil: Translation._round_to,
+    exp.Substring: Translation._substring, exp.StrPosition: Translation._position_of,
+    exp.Extract: Translation._extract, exp.Bracket: Translation._bracket,
     exp.Array: lambda translation, node: translation._call(node, "array", *node.expressions),
     exp.Interval: Translation._interval,
-    exp.JSONExtract: Translation._path,
-    exp.JSONExtractScalar: Translation._path,
-}
+    exp.JSONExtract: Translation._path, exp.JSONExtractScalar: Translation._path,
+}  # fmt: skip
 
 
 def _number(text: str) -> Expression:

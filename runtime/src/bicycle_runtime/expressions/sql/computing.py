@@ -324,18 +324,12 @@ class _PickedRows(SqlRows):
 
 
 _SPECIAL: Mapping[str, Callable[[SqlRows, Expression], Computed]] = {
-    "sql.literal": SqlRows._literal,
-    "sql.column": SqlRows._column,
-    "sql.cast": SqlRows._cast,
-    "sql.try_cast": SqlRows._cast,
-    "sql.python": SqlRows._python,
-    "sql.json_get": SqlRows._json_path,
-    "sql.json_get_text": SqlRows._json_path,
-    "sql.case": SqlRows._case,
-    "sql.coalesce": SqlRows._coalesce,
-    "sql.and": SqlRows._logic,
-    "sql.or": SqlRows._logic,
-}
+    "sql.literal": SqlRows._literal, "sql.column": SqlRows._column, "sql.python": SqlRows._python,
+    "sql.cast": SqlRows._cast, "sql.try_cast": SqlRows._cast,
+    "sql.json_get": SqlRows._json_path, "sql.json_get_text": SqlRows._json_path,
+    "sql.case": SqlRows._case, "sql.coalesce": SqlRows._coalesce,
+    "sql.and": SqlRows._logic, "sql.or": SqlRows._logic,
+}  # fmt: skip
 
 
 def _costs_little(expression: Expression) -> bool:

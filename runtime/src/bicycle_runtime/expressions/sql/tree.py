@@ -32,15 +32,25 @@ _OF_PYTHON = {type(None): "NULL", bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE
 _LAZY = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "if": "if", "iff": "if"}
 
 
+# Words of other systems for the current time.
+CLOCKS = ("current_date", "current_time", "current_timestamp", "localtimestamp", "now", "proctime")
 # Functions of other systems, with what does the same here.
-_FUNCTIONS_OF_OTHERS = {
+OF_OTHERS = {
     **dict.fromkeys(("datediff", "date_diff"), "write date_diff('day', start, end)"),
     "to_timestamp": "write CAST(text AS TIMESTAMP), or pass seconds",
     "to_timestamp_ltz": "write epoch_ms(milliseconds), or to_timestamp(seconds)",
     "unix_timestamp": "write epoch(time)", "from_unixtime": "write to_timestamp(seconds)",
     "to_date": "write CAST(text AS DATE)", "date_add": "write time + INTERVAL '1' DAY",
-    "now": "compare event times; a join or a window can read PROCTIME()",
+    "date_sub": "write time - INTERVAL '1' DAY", "to_char": "write strftime(time, '%Y-%m-%d')",
+    "get_json_object": "write json ->> '$.key'", "element_at": "write array[1]",
+    "explode": "write FROM table CROSS JOIN UNNEST(column) AS t (x)", "size": "write array_length",
+    "nvl2": "write CASE WHEN … END", "decode": "write CASE WHEN … END", "iif": "write if(…)",
+    **dict.fromkeys(CLOCKS, "compare event times; a join or a window can read PROCTIME()"),
     **dict.fromkeys(("random", "rand", "uuid"), "results must not depend on chance"),
+    **dict.fromkeys(
+        (f"{kind}_{end}" for kind in ("tumble", "hop", "session") for end in ("start", "end")),
+        "read window_start and window_end of a window function in FROM",
+    ),
 }  # fmt: skip
 
 
@@ -49,7 +59,7 @@ class UnknownFunctionError(ValueError):
 
     def __init__(self, name: str) -> None:
         near = difflib.get_close_matches(name, [*FUNCTIONS, *_LAZY], 1)
-        found = _FUNCTIONS_OF_OTHERS.get(name) or (f"did you mean {near[0]!r}?" if near else "")
+        found = OF_OTHERS.get(name) or (f"did you mean {near[0]!r}?" if near else "")
         self.hint = f"; {found}" if found else ""
         super().__init__(f"there is no function {name!r}{self.hint}")
 
@@ -62,10 +72,11 @@ class WrongTypesError(ValueError):
         if group == "comparison" and is_pair:
             self.problem = f"compares {given[0]} with {given[1]}; cast one of them"
         elif group == "arithmetic" and is_pair:
-            self.problem = f"computes with {given[0]} and {given[1]}; cast to a number"
+            hint = "write to_seconds(number)" if "INTERVAL" in given else "cast to a number"
+            self.problem = f"computes with {given[0]} and {given[1]}; {hint}"
         else:
             found = ", ".join(given) or "no arguments"
-            hint = _FUNCTIONS_OF_OTHERS.get(name, "cast the arguments")
+            hint = OF_OTHERS.get(name, "cast the arguments")
             self.problem = f"expects {expected}, got {found}; {hint}"
         super().__init__(f"{name} {self.problem}")
 

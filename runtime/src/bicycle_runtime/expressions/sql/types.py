@@ -102,20 +102,15 @@ def type_of_arrow(kind: Any) -> SqlType:
 
 
 _OF_ARROW: tuple[tuple[Callable[[Any], bool], SqlType], ...] = (
-    (pyarrow.types.is_boolean, "BOOLEAN"),
-    (pyarrow.types.is_integer, "BIGINT"),
-    (pyarrow.types.is_floating, "DOUBLE"),
-    (pyarrow.types.is_string, "VARCHAR"),
+    (pyarrow.types.is_boolean, "BOOLEAN"), (pyarrow.types.is_integer, "BIGINT"),
+    (pyarrow.types.is_floating, "DOUBLE"), (pyarrow.types.is_string, "VARCHAR"),
     (pyarrow.types.is_large_string, "VARCHAR"),
     (lambda kind: str(kind) == "string_view", "VARCHAR"),
-    (pyarrow.types.is_timestamp, "TIMESTAMP"),
-    (pyarrow.types.is_date, "DATE"),
-    (pyarrow.types.is_time, "TIME"),
-    (pyarrow.types.is_interval, "INTERVAL"),
-    (pyarrow.types.is_binary, "BLOB"),
-    (pyarrow.types.is_large_binary, "BLOB"),
+    (pyarrow.types.is_timestamp, "TIMESTAMP"), (pyarrow.types.is_date, "DATE"),
+    (pyarrow.types.is_time, "TIME"), (pyarrow.types.is_interval, "INTERVAL"),
+    (pyarrow.types.is_binary, "BLOB"), (pyarrow.types.is_large_binary, "BLOB"),
     (pyarrow.types.is_null, "NULL"),
-)
+)  # fmt: skip
 
 
 def implicit_distance(given: SqlType, wanted: SqlType) -> int | None:
