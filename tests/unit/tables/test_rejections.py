@@ -64,3 +64,9 @@ def test_a_file_without_an_insert_has_nothing_to_run():
     assert [text for _, _, text in problems(TABLES)] == [
         "the file has no INSERT INTO … SELECT, so nothing to run"
     ]
+
+
+def test_a_long_chain_of_conditions_is_no_error():
+    condition = " OR ".join(f"auction = {at}" for at in range(1_500))
+
+    assert problems(f"{TABLES}INSERT INTO hot SELECT auction, d FROM bids WHERE {condition}") == []

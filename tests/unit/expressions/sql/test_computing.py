@@ -62,6 +62,9 @@ def computed(text):
         ("n > 0 AND t = '12'", [True, False, False, False]),
         ("n > 0 OR NULL", [True, None, None, None]),
         ("NOT (n > 0)", [False, None, True, True]),
+        ("floor(at TO YEAR) = date_trunc('year', at)", [True, None, True, True]),
+        ("ceil(at TO YEAR) = date_trunc('year', at) + INTERVAL '1' YEAR", [True, None, True, True]),
+        ("ceil(date_trunc('day', at) TO DAY) = date_trunc('day', at)", [True, None, True, True]),
     ],
 )  # fmt: skip
 def test_values_nulls_and_errors_are_those_of_each_row(text, expected):
