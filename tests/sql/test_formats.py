@@ -1,5 +1,6 @@
 """Results over files and messages of each format are those over the same rows of a script."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -77,6 +78,14 @@ def with_texts(row, types):
     return row | {name: row.get(name) or "-" for name, word in types.items() if word == "VARCHAR"}
 
 
+def with_finite(row):
+    """Return a row with NULL in place of the numbers that JSON does not have."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+
+
 def assert_equal_results(name, form, folder):
     rows = pushed(PATHS[name])
     job, env, sources = job_of(PATHS[name])
@@ -88,6 +97,8 @@ def assert_equal_results(name, form, folder):
             source: [with_texts(row, types[source]) for row in values]
             for source, values in rows.items()
         }
+    if form == "jsonl":
+        rows = {source: list(map(with_finite, values)) for source, values in rows.items()}
     with Harness(env, scripted=sources) as harness:
         for source, values in rows.items():
             harness.push(values, source=source)
