@@ -263,14 +263,9 @@ class DiskDict(TrackedDict):
 
     def take_all(self, keys: Sequence[Any]) -> list[Any]:
         """Remove keys that are there, and return their values."""
-        hot, fault = dict.pop, self._fault
-        values = []
+        values, drop = self.peek_all(keys), dict.pop
         for key in keys:
-            value = hot(self, key, MISSING)
-            if value is MISSING:
-                value = fault(key)
-                hot(self, key, None)
-            values.append(value)
+            drop(self, key, None)
         for key in keys if self._warm else ():
             self._warm.pop(key, None)
         self.touched.update(dict.fromkeys(keys, GONE))
@@ -299,6 +294,11 @@ class DiskDict(TrackedDict):
         """Return the value of a key without marking it as used, or MISSING."""
         value = dict.get(self, key, MISSING)
         return self._fault(key) if value is MISSING else value
+
+    def peek_all(self, keys: Iterable[Any]) -> list[Any]:
+        """Return the values of keys, as ``peek`` returns them, in order."""
+        hot, fault = dict.get, self._fault
+        return [fault(k) if (v := hot(self, k, MISSING)) is MISSING else v for k in keys]
 
     def found(self, key: Any, data: bytes | None) -> Any:
         """Return the value of a key whose sealed entry was just read, or MISSING.

@@ -124,9 +124,7 @@ class DiskMapEntries(MapEntries):
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
         entry_key = (key, part)
         value = self.stored.peek(entry_key)
-        if value is MISSING or not self._use(entry_key):
-            return default
-        return value
+        return value if value is not MISSING and self._use(entry_key) else default
 
     def has(self, key: Hashable, part: Hashable) -> bool:
         entry_key = (key, part)
@@ -200,11 +198,8 @@ class DiskMapEntries(MapEntries):
         ordered = self._known_sort_keys(key)
         if ordered is not None:
             return self._parts_at(ordered)
-        return [
-            part
-            for _, part, data in self._entries(key)
-            if self.stored.found((key, part), data) is not MISSING
-        ]
+        found = self.stored.found
+        return [p for _, p, data in self._entries(key) if found((key, p), data) is not MISSING]
 
     def delete(self, key: Hashable, part: Hashable) -> None:
         entry_key = (key, part)
@@ -214,15 +209,19 @@ class DiskMapEntries(MapEntries):
         ordered = self._sorted.get(key)
         if ordered is not None:
             self._leave(ordered, part)
-        self._note_gone(entry_key)
+        self._note_gone(key, (part,))
 
     def clear(self, key: Hashable) -> None:
+        ordered = self._known_sort_keys(key)
+        if ordered is not None:
+            self._take(key, ordered, slice(None))
+            return
         for part in self.parts(key):
             self.delete(key, part)
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
         """Return the entries of a key's map in key order, for lists the oldest first."""
-        return list(self.scan(key))
+        return self.between(key, NO_BOUND, NO_BOUND)
 
     def is_empty(self, key: Hashable) -> bool:
         return not any(self._is_live((key, part)) for part in self.parts(key))
@@ -253,8 +252,8 @@ class DiskMapEntries(MapEntries):
         ordered = self._known_sort_keys(key)
         if ordered is None or not self._is_plain:
             return list(self.scan(key, start, end))
-        peek = self.stored.peek
-        return [(part, peek((key, part))) for part in self._within(ordered, start, end)]
+        parts = self._within(ordered, start, end)
+        return list(zip(parts, self.stored.peek_all([(key, p) for p in parts]), strict=True))
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         ordered = self._known_sort_keys(key)
@@ -263,14 +262,14 @@ class DiskMapEntries(MapEntries):
             for part, _ in found:
                 self.delete(key, part)
             return found
-        first, last = self._bounds(ordered, start, end)
-        parts, touched = self._parts_at(ordered[first:last]), self.touched
-        del ordered[first:last]
-        entry_keys = [(key, part) for part in parts]
-        for entry_key in entry_keys:  # hot path: as ``_note_gone``, where nothing expires.
-            if not touched.pop(entry_key, False):
-                touched[entry_key] = False
-        return list(zip(parts, self.stored.take_all(entry_keys), strict=True))
+        return self._take(key, ordered, slice(*self._bounds(ordered, start, end)))
+
+    def _take(self, key: Hashable, ordered: list[Any], some: slice) -> list[tuple[Any, Any]]:
+        """Remove and return the entries at some positions of the order of a key's map."""
+        parts = self._parts_at(ordered[some])
+        del ordered[some]
+        self._note_gone(key, parts)
+        return list(zip(parts, self.stored.take_all([(key, p) for p in parts]), strict=True))
 
     def _scan_disk(
         self, key: Hashable, start: Any, end: Any, prefix: Any
@@ -303,7 +302,7 @@ class DiskMapEntries(MapEntries):
         return self.stored.peek(entry_key)
 
     def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
-        return list(map(self.peek, entry_keys))
+        return self.stored.peek_all(entry_keys)
 
     def view(self, key: Hashable) -> Any:
         parts = (part for part in self.parts(key) if self._is_live((key, part)))
@@ -337,7 +336,8 @@ class DiskMapEntries(MapEntries):
         """Return the map keys of a key that the epoch has touched."""
         touched = self.stored.touched
         if len(touched) > self._fresh_count:
-            for owner, part in islice(touched, self._fresh_count, None):
+            # From the end, since skipping the known ones takes time for each.
+            for owner, part in islice(reversed(touched), len(touched) - self._fresh_count):
                 self._fresh.setdefault(owner, []).append(part)
             self._fresh_count = len(touched)
         return self._fresh.get(key, ())
