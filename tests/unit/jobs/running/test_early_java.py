@@ -1,5 +1,7 @@
 """Java starts with the command of a job that has not run, and ends if no executor takes it."""
 
+from signal import SIGKILL
+
 import pytest
 
 from bicycle_runtime.engine.spark.executor import SparkExecutor
@@ -32,7 +34,7 @@ def test_java_of_an_early_start_ends_with_its_folder_unless_it_is_taken(home, tm
         assert unused._found is not None
         java, folder = unused._found
         assert java.process.poll() is None
-    assert java.process.returncode is not None
+    assert java.process.returncode == -SIGKILL  # At SIGTERM, it would write an archive of classes.
     assert not folder.path.exists()
 
     with EarlyJava(request, home) as early:
@@ -44,7 +46,7 @@ def test_java_of_an_early_start_ends_with_its_folder_unless_it_is_taken(home, tm
     assert executor.java_pid is not None
     assert taken[0].process.poll() is None
     executor.stop()
-    taken[0].process.wait(10)
+    assert taken[0].process.wait(10) == -SIGKILL
     assert not taken[1].path.exists()
 
 

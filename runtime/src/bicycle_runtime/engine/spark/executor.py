@@ -485,7 +485,7 @@ class SparkExecutor:
 
     def _end_java(self) -> None:
         if self._starting is not None:
-            self._starting.end(is_up=self._context is not None)
+            self._starting.end(has_run=bool(self._workers))
 
 
 def _token(image: JobImage) -> str:

@@ -20,6 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from typing import IO, Any
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
@@ -35,7 +36,7 @@ from bicycle_runtime.base.stacks import STACKS_VARIABLE
 from bicycle_runtime.base.work_folders import WorkFolder
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.early_daemon import DAEMON_MODULE, EARLY_MODULE, SOCKET, WAIT
-from bicycle_runtime.engine.spark.settings import DAEMON_OPTION
+from bicycle_runtime.engine.spark.settings import DAEMON_OPTION, is_embedded
 
 _PY4J = "py4j"
 _START_SECONDS_MAX = 120
@@ -107,14 +108,15 @@ class StartingJava:
                 target=_forward, args=streams, name="spark-stderr", daemon=True
             ).start()
 
-    def end(self, *, is_up: bool) -> None:
-        """End the process; one that is up ends by itself, and writes the class archive."""
+    def end(self, *, has_run: bool) -> None:
+        """End the process; after tasks it ends by itself, and writes the class archive."""
         if self.process.stdin is not None:
             self.process.stdin.close()  # The gateway ends at the end of its input.
         if self.process.stderr is not None and not self._is_forwarded:
             self.process.stderr.close()
-        if not is_up:
-            self.process.terminate()
+        if not has_run:
+            # At SIGTERM, Java would write an archive for all later starts, without most classes.
+            self.process.send_signal(SIGKILL if is_embedded(self._master) else SIGTERM)
 
     def _end_error(self, code: int) -> SparkStartError:
         reason = f"java ended with {how_it_ended(code)}; {self._last_lines()}"

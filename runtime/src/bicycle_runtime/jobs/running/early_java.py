@@ -47,8 +47,7 @@ class EarlyJava:
     def __exit__(self, *_: object) -> None:
         if found := self.take():
             java, folder = found
-            java.end(is_up=False)
-            java.process.kill()  # It has nothing to finish.
+            java.end(has_run=False)
             java.process.wait()
             folder.remove()
 
