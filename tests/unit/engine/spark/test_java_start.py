@@ -16,14 +16,12 @@ from py4j.java_gateway import GatewayClient, GatewayParameters
 from pyspark import util
 from pyspark.core import broadcast
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import types
 
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.java import (
     FIRST_JARS,
     StartingJava,
     _java_command,
-    forget_numpy,
     hush_py4j,
     hush_serializers,
     search_path,
@@ -154,13 +152,18 @@ def test_the_end_of_java_under_a_pickled_broadcast_prints_no_traceback(capsys, m
     assert capsys.readouterr().err == ""
 
 
-def test_nothing_that_is_sent_to_java_loads_numpy(monkeypatch):
-    monkeypatch.setattr(protocol, "INPUT_CONVERTER", [*protocol.INPUT_CONVERTER])
-    own = types.NumpyScalarConverter()
-    protocol.INPUT_CONVERTER.append(own)
-    kept = [each for each in protocol.INPUT_CONVERTER if "Numpy" not in type(each).__name__]
+def test_pyspark_comes_without_sql_until_someone_imports_it():
+    program = """
+import sys
+from bicycle_runtime.engine.spark.java import import_spark
 
-    forget_numpy()
-
-    assert kept == protocol.INPUT_CONVERTER
-    assert any(each.can_convert([1]) for each in kept)
+import_spark()
+import_spark()
+import pyspark
+assert not hasattr(pyspark, "sql") and not hasattr(pyspark, "none")
+assert not {"pyspark.sql", "numpy"} & sys.modules.keys()
+from pyspark import Row
+from pyspark.sql import Row as same
+assert Row is same is pyspark.sql.Row
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import logging
 import os
 import resource
@@ -21,6 +22,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
+from types import ModuleType
 from typing import IO, Any
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
@@ -39,6 +41,7 @@ from bicycle_runtime.engine.spark.early_daemon import DAEMON_MODULE, EARLY_MODUL
 from bicycle_runtime.engine.spark.settings import DAEMON_OPTION, is_embedded
 
 _PY4J = "py4j"
+_SQL, _SQL_NAMES = "pyspark.sql", ("SQLContext", "HiveContext", "Row")
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
@@ -238,20 +241,29 @@ def hush_serializers() -> None:
         setattr(module, "print_exec", _print_nothing)  # noqa: B010 - types forbid a plain assignment
 
 
-def forget_numpy() -> None:
-    """Keep py4j from loading NumPy and PyArrow; again does nothing.
+def import_spark() -> None:
+    """Import PySpark without its SQL, which takes half of the time; again does nothing.
 
-    PySpark has two converters for arguments to Java that load them before the first call, which
-    waits 0.2 s for that. We send Java neither.
+    No task needs SQL. It would also have py4j load NumPy before the first call. Others can import
+    it later, also by the names in ``pyspark``.
     """
-    # Slow: loaded while Java comes up.
-    from py4j import protocol
-    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+    if "pyspark" in sys.modules:
+        return
+    sys.modules[_SQL] = ModuleType(_SQL)
+    vars(sys.modules[_SQL]).update(dict.fromkeys(_SQL_NAMES))
+    try:
+        spark = vars(importlib.import_module("pyspark"))
+    finally:
+        del sys.modules[_SQL]
+    for name in _SQL_NAMES:
+        del spark[name]
+    spark["__getattr__"] = _sql_name
 
-    unused = (NumpyArrayConverter, NumpyScalarConverter)
-    protocol.INPUT_CONVERTER[:] = [
-        each for each in protocol.INPUT_CONVERTER if not isinstance(each, unused)
-    ]
+
+def _sql_name(name: str) -> Any:
+    if name in _SQL_NAMES:
+        return getattr(importlib.import_module(_SQL), name)
+    raise AttributeError(name)
 
 
 def _print_nothing(_stream: object) -> None:
