@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import sys
 import warnings
 from collections.abc import Iterator
@@ -102,6 +104,7 @@ def streams_root() -> click.Command:
 
 def main() -> Any:
     """Run ``bicycle`` with the root of another distribution, or of the toolkit."""
+    atexit.register(gc.freeze)  # Python would search the objects of all modules for garbage.
     found = next((each for each in entry_points(ENTRY_POINTS) if each.name == PROGRAM), None)
     root = streams_root() if found is None else found.load()
     return root()
