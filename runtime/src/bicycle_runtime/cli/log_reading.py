@@ -17,9 +17,7 @@ _CHUNK_BYTES = 1 << 16
 _PAGE = 500
 
 
-def local_pieces(
-    home: Home, job: str, *, line_count: int | None, follow: bool
-) -> Iterator[str]:  # fmt: skip
+def local_pieces(home: Home, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
     """Yield the last lines of a log, and new text until the job has ended.
 
     Args:

@@ -34,7 +34,7 @@ def run_of(state: Mapping[str, Any], storage_id: str, *, is_again: bool = False)
     return attempt_id(source=system_random())
 
 
-def is_rewound(
+def is_rewind(
     state: Mapping[str, Any], published: int, on_rewind: str,
     refusal: Callable[..., BicycleError], **facts: str,
 ) -> bool:  # fmt: skip

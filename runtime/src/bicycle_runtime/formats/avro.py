@@ -34,9 +34,7 @@ from bicycle_runtime.records.times import moment_of, time_of_day_of
 
 _NUMBERS = {"int", "long", "float", "double"}
 # Types that Avro has itself: they stay as they are between records and plain data.
-_NATIVE = (
-    bytes, bytearray, datetime, date, time, decimal.Decimal, uuid.UUID,
-)  # fmt: skip
+_NATIVE = (bytes, bytearray, datetime, date, time, decimal.Decimal, uuid.UUID)
 
 
 class AvroCodec(FrameCodec):

@@ -25,9 +25,7 @@ _TIMES: Mapping[type, Conversion] = {
     inspect.TimeType: time_of_day_of,
     inspect.TimeDeltaType: duration_of,
 }
-_LISTS = (
-    inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType,
-)  # fmt: skip
+_LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType)
 _NUMBERS = (inspect.IntType, inspect.FloatType, inspect.AnyType, inspect.DecimalType)
 
 

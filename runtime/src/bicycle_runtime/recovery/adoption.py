@@ -152,9 +152,7 @@ def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], N
     if not target.exists(epoch_paths(followed.epoch)[0]):
         return None
     _bring(shadow, target, _needed_files(shadow, manifest))
-    taken = replace(
-        _without_unfinished_bases(manifest), epoch=followed.epoch + 1, replay=b""
-    )  # fmt: skip
+    taken = replace(_without_unfinished_bases(manifest), epoch=followed.epoch + 1, replay=b"")
     published, sealed = epoch_paths(taken.epoch)
     require_lease()
     target.write(published, b"")  # Before the manifest: no output waits behind it.

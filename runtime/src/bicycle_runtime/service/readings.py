@@ -206,9 +206,7 @@ class Readings:
                 entry = _exception(status, facts, at_ms=failure.last_ms, is_record=True)
                 # A kind is a word for the error and the user's line.
                 location = kind.partition(" at ")[2] or None
-                more = {
-                    "location": location, "count": failure.count, "first_ms": failure.first_ms,
-                }  # fmt: skip
+                more = {"location": location, "count": failure.count, "first_ms": failure.first_ms}
                 found[uid, kind] = {**entry, **more}
         rows = sorted(found.values(), key=lambda row: -(row["last_ms"] or 0))
         if status.error is not None:

@@ -133,9 +133,7 @@ class Scope:
         if self._owners is None:
             return await slow(known_savepoints, home, None)
         names = [known.summary.job_id for known in self.view.jobs]
-        return await slow(
-            lambda: [each for name in names for each in known_savepoints(home, name)]
-        )  # fmt: skip
+        return await slow(lambda: [each for name in names for each in known_savepoints(home, name)])
 
     async def topology(self) -> JobTopology:
         """Return the topology of their jobs and the streams that these read and write."""
@@ -248,12 +246,10 @@ class Scope:
             return found
         return await self.service.operations.wait(number, wait_s)
 
-    async def operations(
-        self, job: str | None = None, *, limit: int, **chosen: str | None
-    ) -> list[Operation]:
+    async def operations(self, *, limit: int, **wanted: str | None) -> list[Operation]:
         """Return operations of theirs: see ``Operations.recent``."""
         read = self.service.operations.recent
-        return await self.service.slow(read, job, limit=limit, owners=self._owners, **chosen)
+        return await self.service.slow(read, limit=limit, owners=self._owners, **wanted)
 
     def queued(self) -> list[Operation]:
         """Return the starts of visible jobs in the queue, longest wait first."""

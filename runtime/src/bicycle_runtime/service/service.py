@@ -285,9 +285,7 @@ class Service:
             "used_upload_bytes": self.plugins.used_bytes(owner),
         }
 
-    def set_quota(
-        self, owner: str, quota: Quota, *, identity: Identity, address: str = ""
-    ) -> None:  # fmt: skip
+    def set_quota(self, owner: str, quota: Quota, *, identity: Identity, address: str = "") -> None:
         """Set the quota of an owner, and start jobs that fit now."""
         entry = {"actor": identity.name, "address": address, "action": "quota", "target": owner,
                  "outcome": "accepted", "owner": owner}  # fmt: skip

@@ -420,9 +420,7 @@ def _window_call(cursor: Cursor) -> WindowCall:
     cursor.expect(")")
     if is_wrapped:
         cursor.expect(")")
-    return WindowCall(
-        kind=kind, table=table, time=time, intervals_ms=intervals, keys=keys, at=at
-    )  # fmt: skip
+    return WindowCall(kind=kind, table=table, time=time, intervals_ms=intervals, keys=keys, at=at)
 
 
 def _partition_keys(cursor: Cursor) -> tuple[Name, ...]:

@@ -369,9 +369,7 @@ class _OneJoin:
                 self._at, "a window join needs equal windows: add a.window_start = b.window_start "
                 "AND a.window_end = b.window_end to ON",
             )  # fmt: skip
-        after = {
-            "window_start": -window.intervals_ms["SIZE"], "window_end": 0, "window_time": -1,
-        }  # fmt: skip
+        after = {"window_start": -window.intervals_ms["SIZE"], "window_end": 0, "window_time": -1}
         stamps: Any = tuple(
             {name: after[word] for name, word in side.pending.items()} for side in self._sides
         )

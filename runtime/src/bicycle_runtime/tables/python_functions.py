@@ -193,9 +193,7 @@ def describe_function(name: str, target: Any, location: str) -> UserFunction:
     row = SqlFunction(
         names=(name,), group="text", signatures=(signature,), compute=target, examples=()
     )
-    return UserFunction(
-        name=name, row=row, python=python, aggregate=aggregate, columns=columns
-    )  # fmt: skip
+    return UserFunction(name=name, row=row, python=python, aggregate=aggregate, columns=columns)
 
 
 def _row_columns(hint: Any) -> tuple[RecordColumn, ...]:

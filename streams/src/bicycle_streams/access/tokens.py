@@ -183,9 +183,7 @@ class Tokens:
 
 
 @contextmanager
-def tokens_of(
-    home: Path, clock: Clock, server: DatabaseServer | None = None
-) -> Iterator[Tokens]:  # fmt: skip
+def tokens_of(home: Path, clock: Clock, server: DatabaseServer | None = None) -> Iterator[Tokens]:
     """Yield the tokens of a home for a command, also while its service runs.
 
     Args:

@@ -124,7 +124,7 @@ class KafkaAdmin(StreamAdmin):
         count = self._cluster.partition_count(key)
         factor = self._cluster.options.replication_factor
         new = NewTopic(key, shard_count, replication_factor=factor, config=dict(settings))
-        with self._refused("create", key):
+        with self._raise_refusals("create", key):
             if count or not make_topic(self._client, new, self._timeout_s):
                 count = count or self._cluster.partition_count(key)
                 raise STREAM_EXISTS(address=self.address, key=key, shard_count=count)
@@ -132,7 +132,7 @@ class KafkaAdmin(StreamAdmin):
 
     def _delete(self, key: StreamKey) -> None:
         self._known_count(key)
-        with self._refused("delete", key):
+        with self._raise_refusals("delete", key):
             answer_of(self._client.delete_topics([key]), self._timeout_s)
         self._await_count(key, 0)
 
@@ -140,7 +140,7 @@ class KafkaAdmin(StreamAdmin):
         count = self._known_count(key)
         if shard_count is not None and shard_count < count:
             raise FEWER_SHARDS(address=self.address, key=key, shard_count=count, wanted=shard_count)
-        with self._refused("alter", key):
+        with self._raise_refusals("alter", key):
             if settings:  # First, since they are refused more often.
                 entries = [
                     ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -201,7 +201,7 @@ class KafkaAdmin(StreamAdmin):
         }
 
     @contextmanager
-    def _refused(self, action: str, key: StreamKey) -> Iterator[None]:
+    def _raise_refusals(self, action: str, key: StreamKey) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:

@@ -48,13 +48,11 @@ async def withdraw(call: Call) -> Response:
 
 async def operations(call: Call) -> Response:
     """Answer with the operations of all jobs, or of one that may not have started yet."""
-    query = call.query
-    chosen = {"kind": query.kind, "state": query.state}
-    found = await call.scope.operations(query.job, limit=query.limit, **chosen)
+    found = await call.scope.operations(**msgspec.structs.asdict(call.query))
     return answer_json({"items": found})
 
 
 async def job_operations(call: Call) -> Response:
     """Answer with the operations of one job."""
     await call.scope.known(call.job)
-    return answer_json({"items": await call.scope.operations(call.job, limit=call.query.limit)})
+    return answer_json({"items": await call.scope.operations(job=call.job, limit=call.query.limit)})

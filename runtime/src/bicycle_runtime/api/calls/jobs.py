@@ -88,9 +88,7 @@ async def graph(call: Call) -> Response:
 async def epochs(call: Call) -> Response:
     """Answer with the epochs that are retained."""
     readings, query = call.service.readings, call.query
-    found = await call.service.slow(
-        readings.epochs, call.job, limit=query.limit, after=query.after
-    )  # fmt: skip
+    found = await call.service.slow(readings.epochs, call.job, limit=query.limit, after=query.after)
     return answer_json(found)
 
 

@@ -64,9 +64,7 @@ async def _receive(call: Call, form: FormData) -> InstallFacts:
         )
     data = await lock.read() if isinstance(lock, UploadFile) else lock
     locked = data.encode() if isinstance(data, str) else data
-    return await asyncio.to_thread(
-        call.scope.receive, wheel.filename, wheel.file, locked or None
-    )  # fmt: skip
+    return await asyncio.to_thread(call.scope.receive, wheel.filename, wheel.file, locked or None)
 
 
 async def _ask(call: Call, kind: str, facts: dict[str, Any]) -> Operation:

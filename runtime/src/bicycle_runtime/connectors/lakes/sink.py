@@ -36,7 +36,7 @@ from bicycle_runtime.connectors.lakes.table import (
     plain_type,
 )
 from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPublication
-from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewind, run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
@@ -309,7 +309,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """Return whether epochs are to be written again, as an older one was restored."""
         if state.get("table") != self._where:
             return False
-        return is_rewound(
+        return is_rewind(
             state, found.last_epoch(state["run"]), self._lake_options.on_rewind,
             LAKE_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=self._table.name,
         )  # fmt: skip

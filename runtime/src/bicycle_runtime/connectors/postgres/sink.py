@@ -37,7 +37,7 @@ from bicycle_runtime.connectors.postgres.table import (
     limits_of,
     table_name,
 )
-from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewind, run_of, storage_id_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.connectors.tables.columns import columns_of
@@ -407,7 +407,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             return False
         select = sql.SQL("select epoch from {} where run = %s").format(marker)
         found = connection.execute(select, [state["run"]]).fetchall()
-        return bool(found) and is_rewound(
+        return bool(found) and is_rewind(
             state, found[0][0], self._options.on_rewind,
             POSTGRES_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=state["table"],
         )  # fmt: skip

@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.errors import (
     STREAMS_UNREACHABLE,
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.runs import is_rewound, run_of, storage_id_of
+from bicycle_runtime.connectors.runs import is_rewind, run_of, storage_id_of
 from bicycle_runtime.connectors.settings import payload_codec, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.stream_clients.backends import (
@@ -178,7 +178,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         if written is None:
             return False
         assert isinstance(self._options, StreamSinkOptions), "only who keeps messages tells it"
-        return is_rewound(
+        return is_rewind(
             state, written, self._options.on_rewind,
             STREAMS_AHEAD, vertex=self.spec.vertex_id, address=self._options.address,
         )  # fmt: skip

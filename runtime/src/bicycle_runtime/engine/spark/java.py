@@ -242,7 +242,7 @@ def hush_serializers() -> None:
 
 
 def import_spark() -> None:
-    """Import PySpark without its SQL, which takes half of the time; again does nothing.
+    """Import PySpark, once, without its SQL, which takes half of the time.
 
     No task needs SQL. It would also have py4j load NumPy before the first call. Others can import
     it later, also by the names in ``pyspark``.

@@ -17,9 +17,7 @@ from pyspark.traceback_utils import SCCallSiteSync
 _Left: TypeAlias = "list[tuple[int, list[bytes]]]"
 
 _TIMEOUT_MS = 10**13
-_CLASSES = (
-    "PairwiseRDD", "PythonPartitioner", "PythonRDD", "PythonUtils", "SimplePythonFunction"
-)  # fmt: skip
+_CLASSES = ("PairwiseRDD", "PythonPartitioner", "PythonRDD", "PythonUtils", "SimplePythonFunction")
 _STATIC_METHODS = (("PythonRDD", "valueOfPair"), ("PythonUtils", "getBroadcastThreshold"))
 
 

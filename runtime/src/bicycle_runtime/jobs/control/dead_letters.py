@@ -133,9 +133,7 @@ def dead_letters(
     return found, None
 
 
-def dead_letter(
-    home: Home, job: str, letter: str, *, is_revealed: bool = False
-) -> dict[str, Any]:  # fmt: skip
+def dead_letter(home: Home, job: str, letter: str, *, is_revealed: bool = False) -> dict[str, Any]:
     """Return one letter as plain data.
 
     Args:

@@ -40,9 +40,7 @@ _STUCK_MIN_MS = 5_000
 _ABORT_S = 15.0  # Of a job on a cluster: the stacks of other hosts take up to 7 s.
 
 
-def stop_job(
-    home: Home, name: str, *, clock: Clock | None = None, waited_ms: int = 0
-) -> JobStatus:  # fmt: skip
+def stop_job(home: Home, name: str, *, clock: Clock | None = None, waited_ms: int = 0) -> JobStatus:
     """Request a job to stop after its epoch, and wait for its end.
 
     A job that has ended is left unchanged. A paused job becomes a stopped job.

@@ -51,9 +51,7 @@ def _status_in_list(folder: JobFolder) -> JobStatus | None:
         return _current(folder)
     except StatusFormatError as error:
         name = folder.id
-        return JobStatus(
-            id=name, job=name, plugin="", state=JobState.FAILED, error=error.to_json()
-        )  # fmt: skip
+        return JobStatus(id=name, job=name, plugin="", state=JobState.FAILED, error=error.to_json())
 
 
 def _current(folder: JobFolder) -> JobStatus | None:

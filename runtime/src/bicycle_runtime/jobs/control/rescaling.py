@@ -61,9 +61,7 @@ class RescaleOptions:
             )
 
 
-def ask_for_rescale(
-    home: Home, job: str, options: RescaleOptions, *, clock: Clock
-) -> Rescaled:  # fmt: skip
+def ask_for_rescale(home: Home, job: str, options: RescaleOptions, *, clock: Clock) -> Rescaled:
     """Change the parallelism of a running job, and wait until it runs with it.
 
     Args:

@@ -38,9 +38,7 @@ _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
 Begin = Callable[[JobFolder], "subprocess.Popen[bytes]"]
 
 
-def submit(
-    request: JobRequest, home: Home, *, python: str, is_trial: bool = False
-) -> JobStatus:  # fmt: skip
+def submit(request: JobRequest, home: Home, *, python: str, is_trial: bool = False) -> JobStatus:
     """Start a job in a background process, and wait until its first epoch is sealed.
 
     The wait ends after a minute within one epoch. If the epoch fails and runs again, the wait

@@ -116,9 +116,7 @@ def run_in_turn(
         ready.touch()
         note = read_shadow(folder)
         if note is not None:
-            follow_job(
-                note, folder, home, services, executor=executor.first, is_over=is_over
-            )  # fmt: skip
+            follow_job(note, folder, home, services, executor=executor.first, is_over=is_over)
         pause = threading.Event()
         while not is_over():
             pause.wait(_TURN_POLL_S)

@@ -49,9 +49,7 @@ class Timings:
         for uid, counts in stats.counts.items():
             busy_ms, task_ms = self._busy.get(uid, (0.0, 0.0))
             fading = 0.5 if task_ms > _RECENT_MS else 1.0
-            self._busy[uid] = (
-                busy_ms * fading + counts.busy_ms, task_ms * fading + counts.task_ms
-            )  # fmt: skip
+            self._busy[uid] = (busy_ms * fading + counts.busy_ms, task_ms * fading + counts.task_ms)
         now_s = self._clock.monotonic()
         for uid, byte_count in stats.operator_bytes.items():
             status.operators.setdefault(uid, OperatorStatus()).state_bytes = byte_count

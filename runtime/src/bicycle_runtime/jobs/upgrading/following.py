@@ -127,9 +127,7 @@ class Following:
             raise self._left(f"its process ended {_STARTS_MAX} times without a report")
         self._start_count += 1
         epoch = job_status(self._home, self._job).epoch
-        write_shadow(
-            self._home.folder(self._job), ShadowNote(request=self._wanted, epoch=epoch)
-        )  # fmt: skip
+        write_shadow(self._home.folder(self._job), ShadowNote(request=self._wanted, epoch=epoch))
         self.ahead = self._prepare()
         self.ahead.wait()
 

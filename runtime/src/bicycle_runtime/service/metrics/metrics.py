@@ -81,9 +81,7 @@ class MetricsText:
         self._fleet = fleet
         self._kept: dict[str, tuple[JobStatus, str, dict[str, str]]] = {}
 
-    def text(
-        self, view: FleetView | None = None, *, now_ms: int, older_names: bool = True
-    ) -> str:  # fmt: skip
+    def text(self, view: FleetView | None = None, *, now_ms: int, older_names: bool = True) -> str:
         """Return the exposition of all jobs, or of a part of the snapshot.
 
         Parts that depend on the time are made each time.

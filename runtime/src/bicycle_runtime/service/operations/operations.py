@@ -107,9 +107,7 @@ class Operations:
         for waiting, count in self._queues():
             for number in range(count):
                 name = f"operations {number}"
-                threading.Thread(
-                    target=self._run, args=(waiting,), name=name, daemon=True
-                ).start()  # fmt: skip
+                threading.Thread(target=self._run, args=(waiting,), name=name, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -245,17 +243,11 @@ class Operations:
         return found[0]
 
     def recent(
-        self,
-        job: str | None = None,
-        *,
-        kind: str | None = None,
-        state: str | None = None,
-        limit: int = 20,
-        owners: Sequence[str] | None = None,
+        self, *, limit: int = 20, owners: Sequence[str] | None = None, **wanted: str | None
     ) -> list[Operation]:
-        """Return operations of some owners, the newest first, of one job, kind and state or all."""
+        """Return operations of some owners, the newest first, by job, kind and state."""
         where, values = one_of("owner", owners)
-        for column, word in (("job", job), ("kind", kind), ("state", state)):
+        for column, word in wanted.items():
             if word is not None:
                 where, values = f"{where} AND {column} = ?", (*values, word)
         return self._select(f"WHERE 1 = 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))

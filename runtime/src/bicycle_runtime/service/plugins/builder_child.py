@@ -94,9 +94,7 @@ def main(arguments: list[str]) -> int:
     # Otherwise the installer treats the imports of this process as installed.
     variables = environment_for_child({})
     variables.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, check=False
-    )  # fmt: skip
+    done = subprocess.run(command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, check=False)
     return done.returncode
 
 

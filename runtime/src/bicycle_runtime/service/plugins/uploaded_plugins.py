@@ -66,9 +66,7 @@ _FACTS_FILE = "plugin.json"
 _LOCK_FILE = "requirements.lock"
 _ENVIRONMENT = "environment"
 _UPLOADS = "uploads"
-_LEFTOVERS = (
-    "tmp", "log", "requirements.txt", "held", "held.txt", "report.json", "locked.txt"
-)  # fmt: skip
+_LEFTOVERS = ("tmp", "log", "requirements.txt", "held", "held.txt", "report.json", "locked.txt")
 _RECEIVING_MAX = 2
 _CHUNK_BYTES = 1 << 20
 # A finished job does not continue; all other jobs may be started again with the same plugin.

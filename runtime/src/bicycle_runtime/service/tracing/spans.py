@@ -44,9 +44,7 @@ class Tracing:
         clock: The clock for the time from which epochs are sent.
     """
 
-    def __init__(
-        self, home: Home, fleet: Fleet, figures: ServiceFigures, *, clock: Clock
-    ) -> None:  # fmt: skip
+    def __init__(self, home: Home, fleet: Fleet, figures: ServiceFigures, *, clock: Clock) -> None:
         self._home = home
         self._clock = clock
         self._began_ms = clock.now_ms()

@@ -90,9 +90,7 @@ class Owners:
         with self._lock:
             return self._quotas.get(owner, _NO_QUOTA)
 
-    def set_quota(
-        self, owner: str, quota: Quota, entry: Mapping[str, str], *, at_ms: int
-    ) -> None:  # fmt: skip
+    def set_quota(self, owner: str, quota: Quota, entry: Mapping[str, str], *, at_ms: int) -> None:
         """Store the quota of an owner durably, with a line of the audit log."""
 
         def work(connection: Connection) -> None:

@@ -295,7 +295,7 @@ def missing_job(site: Site, request: Request) -> Response:
 
 
 async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
-    recent = await site.scope(request).operations(job.summary.job_id, limit=5)
+    recent = await site.scope(request).operations(job=job.summary.job_id, limit=5)
     may_operate = request.state.identity.may(Role.OPERATOR)
     return {
         "job": job.summary,
