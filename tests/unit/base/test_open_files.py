@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.base.errors import STORAGE_MISSING
 from bicycle_runtime.base.open_files import comes_from_open_files, has_room, is_kept_for_work
+from tests.own_process import run_alone
 
 
 @pytest.fixture
@@ -53,10 +54,14 @@ def test_the_last_descriptors_are_kept_for_work(limit, soft, first_kept):
     assert is_kept_for_work(first_kept)
 
 
-def test_there_is_room_until_the_limit_and_looking_leaves_nothing_open(limit):
+def test_there_is_room_until_the_limit_and_looking_leaves_nothing_open():
+    run_alone(check_room)
+
+
+def check_room():
     before = sorted(path.name for path in Path("/dev/fd").iterdir())
     highest = max(map(int, before))
-    limit(highest + 1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
     room = highest + 1 - len(before) + 1  # The listing itself had a descriptor.
     assert has_room(max(room, 0))
     assert not has_room(room + 1)

@@ -7,8 +7,6 @@ import logging
 import os
 import resource
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,9 +24,8 @@ from bicycle_runtime.testing.connectors.running import (
 from bicycle_sdk.connectors import socket_sink, socket_source
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.stream_options import websocket_sink, websocket_source
-from tests.waiting import PATIENCE_S
+from tests.own_process import run_alone
 
-ROOT = Path(__file__).parents[3]
 HOST = "127.0.0.1"
 KEPT = 64  # Descriptors for other work than clients, if the limit is at least 4 * KEPT.
 
@@ -119,23 +116,15 @@ def test_clients_beyond_the_maximum_are_refused_and_counted_until_one_leaves(ser
 
 
 @pytest.mark.parametrize("kind", ["source", "sink"])
-@pytest.mark.parametrize("check", ["check_few_descriptors", "check_no_descriptor"])
+@pytest.mark.parametrize("check", ["few", "none"])
 def test_a_socket_that_is_out_of_descriptors_refuses_clients_and_goes_on(check, kind, tmp_path):
-    """Threads of other tests would take and give back descriptors meanwhile."""
-    code = f"from {__name__} import run_alone; run_alone({check!r}, {kind!r}, {str(tmp_path)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "socket_client_refused" in done.stderr
+    assert "socket_client_refused" in run_alone(check_descriptors, check, kind, str(tmp_path))
 
 
-def run_alone(check, kind, folder):
-    """Run a check in a process that does nothing else."""
+def check_descriptors(check, kind, folder):
     logging.basicConfig(level=logging.WARNING)
     with serving(kind, Path(folder)) as (connector, run):
-        globals()[check](connector, run)
+        {"few": check_few_descriptors, "none": check_no_descriptor}[check](connector, run)
 
 
 def check_few_descriptors(connector, run):
