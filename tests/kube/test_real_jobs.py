@@ -163,7 +163,7 @@ def test_operators_and_services_that_are_killed_at_random_moments_start_a_job_on
     try:
         upload_versions(served, tmp_path / "wheels")
         asyncio.run(run())
-        operations = served.get(f"/api/v1/operations?job={JOB}")["items"]
+        operations = served.get(f"/api/v1/operations?job={JOB}&limit=500")["items"]
     finally:
         served.ask("POST", f"/api/v1/jobs/{JOB}/cancel")
         served.end()

@@ -20,12 +20,15 @@ class FaultyDoor:
     Attributes:
         conflicts: Number of patches of jobs that are rejected with 409 from now on.
         lost: Number of patches of jobs from now on that are applied, but not answered.
+        is_open: Whether requests are passed on; the others wait until it is set.
         counts: Number of faults by kind: 409, 410, "lost", "cut".
     """
 
     def __init__(self, target: str) -> None:
         self.target, self.url = target, ""
         self.conflicts = self.lost = 0
+        self.is_open = asyncio.Event()
+        self.is_open.set()
         self.counts: Counter[int | str] = Counter()
         self._watches: set[asyncio.Transport] = set()
 
@@ -38,6 +41,7 @@ class FaultyDoor:
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Answer a request as the API server does, or with a fault."""
+        await self.is_open.wait()
         is_patch = request.method == "PATCH" and "/bicyclejobs/" in request.path
         if is_patch and self.conflicts:
             self.conflicts -= 1

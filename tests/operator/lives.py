@@ -100,7 +100,7 @@ def lived(scenario, site, *, world_at=world_of):
     try:
         upload_versions(served, site.root / "wheels")
         asyncio.run(run())
-        operations = served.get(f"/api/v1/operations?job={JOB}")["items"]
+        operations = served.get(f"/api/v1/operations?job={JOB}&limit=500")["items"]
     finally:
         served.ask("POST", f"/api/v1/jobs/{JOB}/cancel")
         served.end()
