@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.clustersite import ClusterSite
-from tests.spark.jobsite import Life, expected_counts, visible_counts
+from tests.spark.jobsite import Life, epoch_ms, expected_counts, visible_counts
 from tests.waiting import until
 
 BICYCLE = Path(sys.executable).with_name("bicycle")
@@ -74,7 +73,7 @@ def test_every_end_of_a_job_that_hangs_shows_the_stack_of_another_host(site, clu
     with (site.input / "more.txt").open("w") as stream:
         stream.write(f"hang {site.root / 'hangs'}\n")
     until((site.root / "hangs").exists, "code that hangs")
-    until(lambda: _epoch_ms(site) >= 5_000, "an epoch so old that a cancel collects stacks")
+    until(lambda: epoch_ms(site.status()) >= 5_000, "an epoch so old that a cancel collects stacks")
     asked = site.launch([str(BICYCLE), words[0], site.plugin, *words[1:], "--json"])
     asked.wait()
 
@@ -87,12 +86,6 @@ def test_every_end_of_a_job_that_hangs_shows_the_stack_of_another_host(site, clu
     assert stuck["host"] in cluster.hosts()
     assert "whereabouts.py:3" in stuck["location"], stuck
     assert stuck["stack"][-1].endswith(" in words")
-
-
-def _epoch_ms(site: ClusterSite) -> float:
-    """Return the age of the running epoch; 0 between two."""
-    began_ms = site.status()["epoch_began_ms"]
-    return 0 if began_ms is None else time.time() * 1_000 - began_ms
 
 
 def _started(site: ClusterSite, *words: str) -> Life:

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE
-from tests.waiting import PATIENCE_S
-
-# A process of its own: PySpark keeps one Java per process, which other tests of this one share.
-_START = """
-import json, sys
-from pathlib import Path
 from bicycle_runtime.engine.spark.executor import SparkExecutor
-from bicycle_sdk.errors import BicycleError
+from tests.own_process import run_alone
+from tests.raising import raises
 
-spark = SparkExecutor(
-    sys.argv[1], settings=json.loads(sys.argv[2]), cache_dir=Path(sys.argv[3]), job="away",
-    cluster_timeout_ms=2_000,
-)
-try:
-    spark.warm()
-except BicycleError as error:
-    print(json.dumps(error.to_json()))
-finally:
-    spark.stop()
-    spark.wait_ended()
-"""
+_LIMIT_MS = 2_000
 _ADDRESS = "yarn.resourcemanager.address"
 _KUBERNETES = {
     "spark.kubernetes.container.image": "bicycle:1",
@@ -62,13 +43,21 @@ def test_a_master_that_does_not_respond_ends_the_start_in_time(
         master = _master(kind, server.getsockname()[1], tmp_path)
         if not is_silent:
             server.close()
-        done = subprocess.run(
-            [sys.executable, "-c", _START, master, json.dumps(_KUBERNETES), str(spark_cache)],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=True,
-            env={**os.environ, "HADOOP_CONF_DIR": str(tmp_path)},
-        )  # fmt: skip
+        # PySpark keeps one Java per process, which other tests of this one share.
+        run_alone(check_start, master, advice, str(tmp_path), str(spark_cache))
 
-    error = json.loads(done.stdout)
-    assert error["code"] == MASTER_UNREACHABLE.code, done.stderr
-    assert error["facts"]["master"] == master
-    assert advice in error["fix"]
+
+def check_start(master, advice, conf, cache):
+    os.environ["HADOOP_CONF_DIR"] = conf
+    spark = SparkExecutor(
+        master, settings=_KUBERNETES, cache_dir=Path(cache), job="away",
+        cluster_timeout_ms=_LIMIT_MS,
+    )  # fmt: skip
+    try:
+        with raises(MASTER_UNREACHABLE) as error:
+            spark.warm()
+    finally:
+        spark.stop()
+        spark.wait_ended()
+    assert error.value.facts["master"] == master
+    assert advice in error.value.remedy

@@ -314,6 +314,12 @@ def leftovers(site: JobSite) -> list[Path]:
     return [*found, *site.temporary.glob("bicycle*")]
 
 
+def epoch_ms(status: dict[str, Any]) -> float:
+    """Return the age of the running epoch; 0 between two."""
+    began_ms = status["epoch_began_ms"]
+    return 0 if began_ms is None else time.time() * 1_000 - began_ms
+
+
 def _epoch_of(manifest: Path) -> int:
     return int(manifest.stem)
 

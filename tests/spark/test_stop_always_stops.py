@@ -1,7 +1,6 @@
 """Jobs whose user code hangs: every way to end them ends them, and names the line that hangs."""
 
 import json
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from bicycle_runtime.base.processes import is_alive
 from tests.hanging import HANGING
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle
+from tests.spark.jobsite import epoch_ms
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -90,12 +90,7 @@ def hangs(bicycle, folder):
     bicycle.wait_until("job", lambda status: status["epoch"] == 1)
     with (folder / "in.txt").open("a") as stream:
         stream.write("bad\n")
-    until(lambda: _epoch_ms(bicycle.status("job")) > 6_000, "an epoch of six seconds")
-
-
-def _epoch_ms(status):
-    began_ms = status["epoch_began_ms"]
-    return 0 if began_ms is None else time.time() * 1_000 - began_ms
+    until(lambda: epoch_ms(bicycle.status("job")) > 6_000, "an epoch of six seconds")
 
 
 @pytest.mark.parametrize(

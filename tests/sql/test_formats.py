@@ -79,7 +79,7 @@ def with_texts(row, types):
 
 
 def with_finite(row):
-    """Return a row with NULL in place of the numbers that JSON does not have."""
+    """Return a copy of a row with NaN and infinite numbers replaced by NULL."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()

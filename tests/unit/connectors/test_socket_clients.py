@@ -37,8 +37,10 @@ def serving(kind, folder, **properties):
         vertex_id="v", connector_type="socket", properties={"port": 0, **properties}
     )
     run = (SourceRun if kind == "source" else SinkRun)(spec, services_in(folder)).start()
-    yield getattr(run, kind), run
-    run.stop() if kind == "source" else run.sink.stop()
+    try:
+        yield getattr(run, kind), run
+    finally:
+        run.stop() if kind == "source" else run.sink.stop()
 
 
 @pytest.fixture(params=["source", "sink"])
