@@ -177,12 +177,7 @@ class Expression:
             AttributeError: there is no such function.
         """
         if name not in BY_NAME:
-            # A slow import, for an error alone.
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, BY_NAME, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise AttributeError(f"expressions have no method {name!r}{hint}", name=name, obj=self)
+            raise _NoSuchMethodError(name)
         return lambda *arguments: Expression(name, self, *map(lit, arguments))
 
     # --- Python's methods of values ------------------------------------------------------------
@@ -202,6 +197,17 @@ class Expression:
             problem=f"an expression has a value for each record; {problem}",
             hint="write &, | and ~ with each comparison in parentheses, and is_in(...)",
         )
+
+
+class _NoSuchMethodError(AttributeError):
+    def __str__(self) -> str:
+        # The search takes 2 ms, and most readers of attributes have a default.
+        from difflib import get_close_matches
+
+        [name] = self.args
+        near = get_close_matches(name, BY_NAME, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"expressions have no method {name!r}{hint}"
 
 
 def col(name: str) -> Expression:

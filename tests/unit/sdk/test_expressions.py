@@ -196,3 +196,9 @@ def test_the_graph_shows_what_was_written():
 
 def test_aggregates_take_expressions():
     assert Sum(col("cents")).add_all(Sum(col("cents")).create_accumulator(), [1, 2]) == (3, ())
+
+
+def test_an_unknown_method_is_an_error_with_the_nearest_name():
+    assert not hasattr(col("name"), "uper")
+    with pytest.raises(AttributeError, match="no method 'uper'; did you mean 'upper'"):
+        col("name").uper()
