@@ -68,9 +68,7 @@ def _refuse_others(
 @checkpoint_options
 @click.option("--epoch", type=click.IntRange(min=0), help="Show the details of this epoch only.")
 @click.option(
-    "--verify",
-    is_flag=True,
-    help="Read all state files and compare checksums, not only sizes.",
+    "--verify", is_flag=True, help="Read all state files and compare checksums, not only sizes."
 )
 @answers
 def checkpoints_command(

@@ -138,9 +138,7 @@ def status_command(*, folder: Path | None, as_json: bool) -> None:
     "topics",
     cls=CommandGroup,
     invoke_without_command=True,
-    epilog=examples(
-        "bicycle dev kafka topics",
-    ),
+    epilog=examples("bicycle dev kafka topics"),
 )
 @_dir_option
 @answers

@@ -19,9 +19,7 @@ from bicycle_streams.cli.rendering import answer_json, show_text
 @plugin_env_option
 @set_option
 @click.option(
-    "--parallelism",
-    type=click.IntRange(min=1),
-    help="Show the job with this parallelism.",
+    "--parallelism", type=click.IntRange(min=1), help="Show the job with this parallelism."
 )
 @click.option(
     "--format",

@@ -37,9 +37,7 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 @plugin_env_option
 @set_option
 @click.option(
-    "--parallelism",
-    type=click.IntRange(min=1),
-    help="Plan the job with this parallelism.",
+    "--parallelism", type=click.IntRange(min=1), help="Plan the job with this parallelism."
 )
 @click.option(
     "--require",

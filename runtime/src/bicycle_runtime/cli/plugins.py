@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     "plugins",
     cls=CommandGroup,
     invoke_without_command=True,
-    epilog=examples(
-        "bicycle plugins",
-        "bicycle plugins --json",
-        "bicycle plugins check wordcount",
-    ),
+    epilog=examples("bicycle plugins", "bicycle plugins --json", "bicycle plugins check wordcount"),
 )
 @plugin_env_option
 @answers

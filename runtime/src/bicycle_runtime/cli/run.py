@@ -112,12 +112,7 @@ def _check_pipeline(job: str) -> None:
 )
 @answers
 def run_command(
-    *,
-    params: dict[str, str],
-    spark: dict[str, str],
-    http_port: int,
-    as_json: bool,
-    **given: Any,
+    *, params: dict[str, str], spark: dict[str, str], http_port: int, as_json: bool, **given: Any
 ) -> None:
     """Run a job in the foreground.
 

@@ -227,12 +227,7 @@ def diff_command(
 @_plugin_option
 @answers
 def export_command(
-    *,
-    target: Path,
-    epoch: int | None,
-    plugin: str | None,
-    as_json: bool,
-    **selected: str | None,
+    *, target: Path, epoch: int | None, plugin: str | None, as_json: bool, **selected: str | None
 ) -> None:
     """Export all state to a Parquet file or to JSON lines.
 

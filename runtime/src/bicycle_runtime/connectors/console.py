@@ -26,6 +26,7 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_runtime.frames.arrays import listed_values
 from bicycle_runtime.frames.table_columns import TableColumns
 from bicycle_sdk.quantities import amount
 from bicycle_sdk.sinks import ConsoleSinkOptions
@@ -56,7 +57,7 @@ class _RowWriter(StagedWriter):
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
         batch = self._columns.batch(values, times)
-        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        rows = zip(*map(listed_values, batch.columns), strict=True)
         return [json_lines([list(map(_entry, row))]) for row in rows]
 
     def prepare_one(self, value: Any, time_ms: int | None) -> bytes:

@@ -21,6 +21,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute as pc
 
+from bicycle_runtime.frames.arrays import listed_values
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.frames.record_forms import RecordForm
@@ -347,7 +348,7 @@ def _array(column: _Column, items: Any) -> pyarrow.Array:
     if isinstance(items, pyarrow.Array):
         if column.convert is None and column.type == items.type:
             return _check_nulls(column, items)
-        items = items.to_pylist()
+        items = listed_values(items)
     if column.convert is not None and not _are_taken(column, items):
         try:
             items = [_convert(column.convert, item) for item in items]

@@ -14,6 +14,7 @@ from typing import Any
 from bicycle_runtime.frames.arrays import (
     arrow,
     bool_array,
+    listed_values,
     magnitude,
     number_array,
     numpy,
@@ -188,10 +189,10 @@ class ArrowVector(Vector):
     @property
     def items(self) -> list[Any]:
         if self._items is None:
-            # hot path: 15 ns a number; to_pylist() takes 100.
+            # hot path: 15 ns a number; the column itself takes 100.
             known = str(self.column.type) in ARROW_KINDS
             array = self.array if known else None
-            self._items = self.column.to_pylist() if array is None else array.tolist()
+            self._items = listed_values(self.column) if array is None else array.tolist()
         return self._items
 
     @property

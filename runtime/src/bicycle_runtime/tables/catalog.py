@@ -20,11 +20,7 @@ from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.lookups import LOOKUPS, lookup_keys
-from bicycle_runtime.tables.python_functions import (
-    RESERVED_FUNCTIONS,
-    UserFunction,
-    load_function,
-)
+from bicycle_runtime.tables.python_functions import RESERVED_FUNCTIONS, UserFunction, load_function
 from bicycle_runtime.tables.statements import (
     ColumnDefinition,
     CreateFunction,

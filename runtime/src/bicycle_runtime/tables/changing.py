@@ -16,13 +16,7 @@ from bicycle_runtime.expressions.sql.compiling import AGGREGATES
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.grouping import result_type
-from bicycle_runtime.tables.plans import (
-    Changing,
-    Plan,
-    PlanColumn,
-    require_rows,
-    unique_field,
-)
+from bicycle_runtime.tables.plans import Changing, Plan, PlanColumn, require_rows, unique_field
 from bicycle_runtime.tables.rejections import nested_parts, nested_problem
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in, field_node, sql_of
 from bicycle_sdk.expressions import Expression

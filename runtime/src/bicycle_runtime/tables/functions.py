@@ -30,6 +30,7 @@ from bicycle_runtime.expressions.sql.steps import (
 from bicycle_runtime.expressions.sql.tree import call, column
 from bicycle_runtime.expressions.sql.types import DECIMAL_DIGITS_MAX, decimal_digits, decimal_type
 from bicycle_runtime.formats.typed_values import exact_decimal
+from bicycle_runtime.frames.arrays import listed_values
 from bicycle_runtime.frames.frame import FieldRows, Frame
 from bicycle_runtime.frames.vectors import ArrowVector, Refused, Vector
 from bicycle_runtime.records.times import moment_of, time_of
@@ -71,7 +72,7 @@ class _TableStep:
             if value.operation.startswith("sql."):
                 computed = sql_rows(columns).array(value)
                 errors = {**computed.errors, **errors}
-                found.append(computed.column.to_pylist())
+                found.append(listed_values(computed.column))
             else:
                 found.append(list(evaluate(value, columns).each()))
         return [

@@ -9,12 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bicycle_runtime.webui.pages.actions import (
-    action_do,
-    action_page,
-    bulk_stop_do,
-    bulk_stop_page,
-)
+from bicycle_runtime.webui.pages.actions import action_do, action_page, bulk_stop_do, bulk_stop_page
 from bicycle_runtime.webui.pages.audit import audit_page
 from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
 from bicycle_runtime.webui.pages.explorer import (

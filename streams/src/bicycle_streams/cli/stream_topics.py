@@ -90,12 +90,7 @@ def list_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> Non
 @_set
 @answers
 def create_command(
-    *,
-    url: StreamUrl,
-    shards: int,
-    settings: dict[str, str],
-    words: dict[str, str],
-    as_json: bool,
+    *, url: StreamUrl, shards: int, settings: dict[str, str], words: dict[str, str], as_json: bool
 ) -> None:
     """Create empty streams.
 

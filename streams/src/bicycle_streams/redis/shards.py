@@ -10,14 +10,7 @@ from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.redis.connection import Connection
 from bicycle_streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
-from bicycle_streams.redis.ids import (
-    FIRST,
-    Timestamps,
-    id_at,
-    id_before,
-    id_of,
-    sequence_of,
-)
+from bicycle_streams.redis.ids import FIRST, Timestamps, id_at, id_before, id_of, sequence_of
 
 
 class Shard:

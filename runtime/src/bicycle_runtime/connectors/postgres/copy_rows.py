@@ -21,6 +21,7 @@ import pyarrow
 
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, WriterTask
+from bicycle_runtime.frames.arrays import listed_values
 from bicycle_runtime.frames.table_columns import TableColumns
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -86,7 +87,7 @@ def _texts(name: str, column: pyarrow.Array, limits: ColumnLimits) -> list[str]:
     """Return the text of each value."""
     if limits.is_required and column.null_count:
         raise ValueError(f"field {name!r} is None, but its column is NOT NULL")
-    values = column.to_pylist()
+    values = listed_values(column)
     if limits.number_max is not None:
         _check_numbers(name, values, limits.number_max)
     kind = column.type

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.sql.functions import rounded_decimal, without_zone
 from bicycle_runtime.expressions.sql.types import SqlType, arrow_type, decimal_digits
+from bicycle_runtime.frames.arrays import listed_values
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 _WORD_MAX = 60
@@ -41,7 +42,7 @@ def conversion(given: SqlType, wanted: SqlType) -> Callable[[Any], Any] | None:
 
 def by_value(column: Any, function: Callable[[Any], Any]) -> list[Any]:
     """Return the results of a Python function for the values that are not NULL."""
-    return [None if value is None else function(value) for value in column.to_pylist()]
+    return [None if value is None else function(value) for value in listed_values(column)]
 
 
 def time_texts(column: Any) -> Any:

@@ -17,10 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from bicycle_runtime.expressions.sql.computing import FAILURES, SqlRows
 from bicycle_runtime.expressions.sql.nested import path_text
-from bicycle_runtime.expressions.sql.steps import (
-    CompiledExpressions,
-    ExpressionInvalidError,
-)
+from bicycle_runtime.expressions.sql.steps import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
     WrongTypesError,

@@ -26,11 +26,7 @@ from bicycle_runtime.expressions.sql.functions import (
     function,
     rounded_decimal,
 )
-from bicycle_runtime.expressions.sql.times import (
-    add_to_time,
-    is_of_time,
-    subtract_from_time,
-)
+from bicycle_runtime.expressions.sql.times import add_to_time, is_of_time, subtract_from_time
 
 _NUMBERS = "BIGINT BIGINT -> BIGINT | DECIMAL DECIMAL -> DECIMAL | DOUBLE DOUBLE -> DOUBLE"
 _SAME = "BIGINT -> BIGINT | DECIMAL -> DECIMAL | DOUBLE -> DOUBLE"

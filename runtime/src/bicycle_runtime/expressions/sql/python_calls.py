@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.expressions.sql.types import SqlType
+from bicycle_runtime.frames.arrays import listed_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class PythonFunction:
         return found
 
     def _values(self, at: int, column: Any) -> list[Any]:
-        values: list[Any] = column.to_pylist()
+        values = listed_values(column)
         if self.types[at] == "JSON":
             return [None if one is None else msgspec.json.decode(one) for one in values]
         return values

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.expressions.evaluation import HasExpression, sql_rows
+from bicycle_runtime.frames.arrays import listed_values
 from bicycle_runtime.frames.frame import Frame
 from bicycle_sdk.expressions import Expression, col
 
@@ -56,7 +57,7 @@ class _Computed(HasExpression):
         """Return for each record the tuple of results, or the exception that it leads to."""
         frame, names = Frame.of_dicts(list(records)), self.compiled.names
         found = [sql_rows(frame).array(tree) for tree in self.compiled.trees]
-        results: list[Any] = list(zip(*(each.column.to_pylist() for each in found), strict=True))
+        results: list[Any] = list(zip(*(listed_values(each.column) for each in found), strict=True))
         for name, each in reversed(list(zip(names, found, strict=True))):
             for at, error in each.errors.items():
                 text = f"{name}: {error}" if len(names) > 1 else error

@@ -15,12 +15,7 @@ import numpy
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import (
-    SqlFunction,
-    each,
-    function,
-    without_zone,
-)
+from bicycle_runtime.expressions.sql.functions import SqlFunction, each, function, without_zone
 
 _CHECKS = pyarrow.types
 _DAY_MS = 86_400_000

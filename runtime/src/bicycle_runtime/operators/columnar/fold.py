@@ -23,13 +23,7 @@ from bicycle_runtime.frames.arrays import (
     steps,
 )
 from bicycle_runtime.frames.frame import Frame
-from bicycle_runtime.frames.keys import (
-    KeyCodes,
-    Keys,
-    PackedKeys,
-    packed_keys,
-    values_array,
-)
+from bicycle_runtime.frames.keys import KeyCodes, Keys, PackedKeys, packed_keys, values_array
 from bicycle_runtime.frames.vectors import Mask, Vector
 from bicycle_runtime.operators.columnar.field_columns import (
     FieldColumn,
