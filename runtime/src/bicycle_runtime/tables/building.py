@@ -158,7 +158,11 @@ class Building:
         """Add the streams to an environment."""
         assert self.settings is not None
         self.settings.apply_to(env)
-        lowering = Lowering(env, self.catalog, self.binder.names(), self.settings.on_error)
+        every = [plan for _, plans in self.plans.values() for plan in plans]
+        lowering = Lowering(
+            env, self.catalog, self.binder.names(), self.settings.on_error,
+            plans=[*every, *self.outputs.values()],
+        )  # fmt: skip
         # A window has the name of its view's readers, also if its late rows are read, too.
         writes = sorted(self.plans.values(), key=lambda each: reads_late_rows(each[1]))
         for table, plans in writes:

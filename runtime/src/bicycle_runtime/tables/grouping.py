@@ -17,6 +17,7 @@ from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.tables.dialect import Name, WindowCall
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import average_type
+from bicycle_runtime.tables.keys import encoded_key
 from bicycle_runtime.tables.lateness import lateness_hint, require_final
 from bicycle_runtime.tables.plans import (
     HIDDEN,
@@ -26,7 +27,6 @@ from bicycle_runtime.tables.plans import (
     Plan,
     PlanColumn,
     WindowAggregate,
-    double_key,
     field_read,
     filter_rows,
     unique_field,
@@ -309,7 +309,7 @@ class Grouping:
             value = tree.case([(wanted, given)], tree.literal(None))
         if is_distinct and value is not None:
             require_comparable(tree.type_of(value), at, "DISTINCT")
-            value = double_key(value)
+            value = encoded_key(value)
         kind = result_type(word, value, at)
         return AggregateCall(function=word, value=value, type=kind, is_distinct=is_distinct)
 

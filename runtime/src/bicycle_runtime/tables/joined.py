@@ -13,12 +13,8 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.tables.functions import (
-    JoinedFields,
-    SqlCondition,
-    SqlRow,
-    WindowBounds,
-)
+from bicycle_runtime.tables.functions import JoinedFields, SqlCondition, SqlRow, WindowBounds
+from bicycle_runtime.tables.keys import encoded_key
 from bicycle_runtime.tables.moments import fields_of, show_ms
 from bicycle_runtime.tables.plans import JoinRows, Scan, digest_of, substitute
 from bicycle_runtime.tables.records import python_type
@@ -62,7 +58,7 @@ def lower_join(
         if plan.how == "full":  # NULL keys of both sides must not meet.
             side = tree.case([(_all_known(own), tree.literal(0))], tree.literal(index + 1))
             own = (*own, side)
-        row = [*own, *values[index].values()]
+        row = [*map(encoded_key, own), *values[index].values()]
         rows = rows.map(locate(SqlRow(row, row_type(row))))
         rows = name(rows, f"{word}-rows", f"columns of the {word} side")
         keyed = rows.key_by(itemgetter(*range(len(own))))
@@ -169,7 +165,8 @@ def _digest(plan: JoinRows) -> str:
     parts = [plan.kind, plan.how, str(plan.bounds), str(plan.stamps)]
     if plan.window is not None:
         parts += [plan.window.kind, str(sorted(plan.window.intervals_ms.items()))]
-    parts += map(tree.to_text, (*plan.left_keys, *plan.right_keys))
+    keys = map(encoded_key, (*plan.left_keys, *plan.right_keys))
+    parts += map(tree.to_text, keys)
     for values in (plan.left_values, plan.right_values):
         parts += [f"{name} {tree.to_text(value)}" for name, value in values.items()]
     return digest_of(parts)

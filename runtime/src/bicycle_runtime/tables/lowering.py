@@ -7,31 +7,27 @@ belongs to exactly these keys, aggregates and bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from decimal import Decimal
-from types import NoneType
 from typing import Any
 
 from bicycle_runtime.endpoints.sources import SourceKeys
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.located import offsets
-from bicycle_runtime.expressions.sql.types import SqlType, decimal_digits
+from bicycle_runtime.tables.aggregates import function_of
 from bicycle_runtime.tables.catalog import Catalog, Table
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.functions import (
-    DecimalAverage,
     EventTime,
-    LeastNumber,
     SqlCondition,
     SqlRecord,
     SqlRow,
     UnnestItems,
     WithClock,
     json_value,
-    python_aggregate,
 )
 from bicycle_runtime.tables.joined import lower_join, lower_lookup, row_type
+from bicycle_runtime.tables.keys import decoded_key, encoded_key
 from bicycle_runtime.tables.lateness import LATE_TAG, late_fields, late_values
 from bicycle_runtime.tables.plans import (
     CLOCK,
@@ -51,19 +47,18 @@ from bicycle_runtime.tables.plans import (
     Unnest,
     WindowAggregate,
     digest_of,
-    double_key,
     has_order,
     offset_in,
     unique_field,
 )
-from bicycle_runtime.tables.records import python_type
 from bicycle_runtime.tables.row_functions import NO_TIMES, CalledRows, FirstRows
+from bicycle_runtime.tables.sharing import EqualPlans, read_fields
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.aggregations import everything
 from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.failures import OnError
 from bicycle_sdk.time import WatermarkStrategy
-from bicycle_sdk.windows.aggregates import Average, Count, Distinct, Maximum, Minimum, Sum
+from bicycle_sdk.windows.aggregates import Count
 
 _NAME_MAX = 60
 
@@ -76,13 +71,17 @@ class Lowering:
         catalog: The tables.
         names: The names of views, by the identity of their plan.
         on_error: The policy for records that fail.
+        plans: All plans, if they are known: columns that none of them reads are not computed.
     """
 
     def __init__(
-        self, env: StreamEnvironment, catalog: Catalog, names: Mapping[int, str], on_error: OnError
-    ) -> None:
+        self, env: StreamEnvironment, catalog: Catalog, names: Mapping[int, str], on_error: OnError,
+        *, plans: Iterable[Plan] | None = None,
+    ) -> None:  # fmt: skip
         self._env, self._catalog, self._names = env, catalog, names
         self._on_error = on_error
+        self._read = None if plans is None else read_fields(plans)
+        self._equal = EqualPlans(names)
         self._streams: dict[int, tuple[Plan, Any]] = {}  # With its plan, whose id stays in use.
         self._windows: dict[int, Any] = {}
         self._written: dict[int, Plan] = {}
@@ -117,7 +116,7 @@ class Lowering:
                 self._written[id(plan)] = decode_json(plan, json)
         at = table.definition.name.at
         with self.locating(self._catalog.text.location(at)):
-            streams = [self._stream(self._written[id(plan)], table.name) for plan in plans]
+            streams = [self._query(self._written[id(plan)], table.name) for plan in plans]
             self._remove(self._ends.pop(table.name, []))
             known = len(self._env.vertices)
             keys = self._catalog.sink(table, at)
@@ -143,7 +142,7 @@ class Lowering:
 
     def collect(self, name: str, plan: Plan) -> None:
         """Collect the rows of a plan under a name."""
-        self._set(self._stream(plan, name).collect(name), name, "", name)
+        self._set(self._query(plan, name).collect(name), name, "", name)
         if has_order(plan):
             self._env.vertices[-1].parallelism = 1
 
@@ -171,14 +170,20 @@ class Lowering:
             step: A function that makes a record of each row, or None.
             kind: The type of the records.
         """
-        rows = self._stream(plan, owner)
+        rows = self._query(plan, owner)
         if step is None:
             return rows
         found = self._set(rows.map(step), owner, "records", f"records of {owner}")
         self._env.vertices[-1].output_type = kind
         return found
 
+    def _query(self, plan: Plan, owner: str) -> Any:
+        """Return the stream of a query; ids of others do not depend on its parts."""
+        self._equal = EqualPlans(self._names)
+        return self._stream(plan, owner)
+
     def _stream(self, plan: Plan, owner: str) -> Any:
+        plan = self._equal.first(plan)
         found = self._streams.get(id(plan))
         if found is None:
             owner, at = self._names.get(id(plan), owner), offset_in(plan)
@@ -300,7 +305,11 @@ class Lowering:
             assert isinstance(keys, SourceKeys)  # A wrong table is reported before.
             stream = self._env.add_source(keys.source())
             stream = self._set(stream, uid, "source", f"FROM {table.name}")
-        rows = stream.map(self._record(plan.columns, plan.values))
+        pairs = list(zip(plan.columns, plan.values, strict=True))
+        if self._read is not None:
+            read = {*self._read[id(plan)], plan.time}
+            pairs = [pair for pair in pairs if pair[0].field in read] or pairs[:1]
+        rows = stream.map(self._record(*zip(*pairs, strict=True)))
         rows = self._set(rows, uid, "rows", f"columns of {table.name}")
         watermark = table.definition.watermark
         if watermark is None or plan.time is None or table.is_timed:
@@ -337,7 +346,7 @@ class Lowering:
         return found
 
     def _aggregate(self, plan: WindowAggregate, owner: str) -> Any:
-        encoded = [double_key(value) for value in plan.keys]
+        encoded = [encoded_key(value) for value in plan.keys]
         keys = [
             PlanColumn(f"k{at}", f"k{at}", tree.type_of(value)) for at, value in enumerate(encoded)
         ]
@@ -358,16 +367,13 @@ class Lowering:
             values = values[: len(columns)]
             stream = stream.map(self._record(columns, values))
             stream = self._set(stream, owner, "arguments", "arguments of the aggregates")
-        keyed = (
-            stream.key_by(*(col(each.field) for each in keys))
-            if keys
-            else stream.key_by(everything)
-        )
+        chosen: list[Any] = [col(each.field) for each in keys] or [everything]
+        keyed = stream.key_by(*chosen)
         names = ", ".join(column.name for column in plan.columns[: len(keys)])
         keyed = self._set(keyed, owner, "key", f"GROUP BY {names or 'window'}")
         windowed = _assign(keyed, plan).allowed_lateness(plan.lateness_ms)
         windowed = windowed.late_to(LATE_TAG) if late else windowed
-        functions = [_function(each, arguments.get(id(each))) for each in plan.aggregates]
+        functions = [function_of(each, arguments.get(id(each))) for each in plan.aggregates]
         results = windowed.aggregate(*(functions or [Count()]))
         word = f"window-{_digest(plan)}"
         return self._set(results, owner, word, f"{plan.window.kind} {owner}")
@@ -412,46 +418,6 @@ def _assign(keyed: Any, plan: WindowAggregate) -> Any:
             return keyed.session_window(lengths["GAP"])
 
 
-def _function(aggregate: AggregateCall, column: PlanColumn | None) -> Any:
-    if column is None:
-        return Count()
-    selector = col(column.field)
-    if aggregate.python is not None and aggregate.python.aggregate is not None:
-        [takes_null] = aggregate.python.python.takes_null
-        return python_aggregate(aggregate.python.aggregate, selector, takes_null=takes_null)
-    word, is_distinct = aggregate.function, aggregate.is_distinct
-    if word == "count" and not is_distinct:
-        return Count(selector)
-    made: Any
-    if word == "count":
-        made = Distinct(selector, skips_none=True)
-    elif word == "avg" and (digits := decimal_digits(aggregate.type)):
-        made = DecimalAverage(selector, scale=digits[1])
-    elif word == "min" and column.type == "DOUBLE":
-        made = LeastNumber(selector, skips_none=True)
-    else:
-        made = _FUNCTIONS[word](selector, skips_none=True)
-    kind = _kept_type(word, column.type)
-    if kind is not None:
-        made.accumulator_type = kind  # State with a type is faster, and needs no pickles.
-    return made
-
-
-def _kept_type(word: str, kind: SqlType) -> Any:
-    """Return the type of an accumulator of values of a type; None for the default."""
-    value: Any = python_type(kind)
-    if value in (NoneType, bytes):
-        return None
-    if word == "avg" and value is Decimal:
-        return tuple[value | None, tuple[float, ...], int]
-    if word in ("sum", "avg"):
-        return tuple[value | None, tuple[float, ...]] if value is Decimal else None
-    return set[value] if word == "count" else tuple[value, ...]
-
-
-_FUNCTIONS: Mapping[str, Any] = {"sum": Sum, "avg": Average, "min": Minimum, "max": Maximum}
-
-
 def _results(plan: WindowAggregate) -> list[Expression]:
     """Return the values of a window's result: keys, bounds, aggregates."""
     key_count, function_count = len(plan.keys), len(plan.aggregates)
@@ -466,7 +432,7 @@ def _results(plan: WindowAggregate) -> list[Expression]:
     ]
     return [
         *(
-            tree.cast(tree.column(part, tree.type_of(double_key(value))), each.type)
+            decoded_key(part, value, each.type)
             for part, value, each in zip(parts, plan.keys, plan.columns, strict=False)
         ),
         *bounds,
@@ -488,7 +454,7 @@ def _digest(plan: WindowAggregate) -> str:
     parts = [
         plan.window.kind,
         *(f"{name}={length}" for name, length in sorted(plan.window.intervals_ms.items())),
-        *map(tree.to_text, plan.keys),
+        *(tree.to_text(encoded_key(value)) for value in plan.keys),
         *(f"{each.function} {each.is_distinct}" for each in plan.aggregates),
         *("*" if each.value is None else tree.to_text(each.value) for each in plan.aggregates),
     ]

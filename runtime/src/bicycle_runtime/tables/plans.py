@@ -340,16 +340,6 @@ def field_read(expression: Expression) -> str | None:
     return str(source.arguments[0]) if source.operation == "field" else None
 
 
-def double_key(value: Expression) -> Expression:
-    """Return a key of which equal floats have equal values: -0 is 0, and NaN is NaN.
-
-    Other values are their own keys. A text of a float has all of its digits.
-    """
-    if tree.type_of(value) != "DOUBLE":
-        return value
-    return tree.cast(tree.call("add", value, tree.literal(0.0)), "VARCHAR")
-
-
 def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expression]) -> Plan:
     """Return a plan with computed columns; projections of projections become one.
 
@@ -365,7 +355,7 @@ def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expressi
     fields = {field_read(value): column.field for column, value in reversed(pairs)}
     latest = [fields[name] for name in plan.latest if name in fields]
     found, rest = tuple(values), plan
-    if isinstance(plan, Project) and not any(map(_is_random, plan.values)):
+    if isinstance(plan, Project) and not any(map(is_random, plan.values)):
         inner = {each.field: value for each, value in zip(plan.columns, plan.values, strict=True)}
         found, rest = tuple(substitute(value, inner) for value in values), plan.input
     return Project(
@@ -374,12 +364,12 @@ def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expressi
     )  # fmt: skip
 
 
-def _is_random(expression: Expression) -> bool:
+def is_random(expression: Expression) -> bool:
     """Return whether a second computation may have another result."""
     return any(
         not part.is_deterministic
         if isinstance(part, PythonFunction)
-        else isinstance(part, Expression) and _is_random(part)
+        else isinstance(part, Expression) and is_random(part)
         for part in expression.arguments
     )
 

@@ -287,7 +287,8 @@ class _Bound:
         assert self.settings is not None  # A wrong setting is reported before.
         env = StreamEnvironment()
         self.settings.apply_to(env)
-        lowering = Lowering(env, self.catalog, self.binder.names(), self.settings.on_error)
+        names, on_error = self.binder.names(), self.settings.on_error
+        lowering = Lowering(env, self.catalog, names, on_error, plans=[plan])
         columns = {column.field: column.type for column in plan.columns}
         if table is not None:
             lowering.write(table, [plan])

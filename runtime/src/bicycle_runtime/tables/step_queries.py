@@ -134,7 +134,7 @@ class StepQuery:
 
     def add_to(self, env: StreamEnvironment, on_error: OnError) -> Any:
         """Add the streams; the last vertex has the id of the step."""
-        lowering = Lowering(env, self._building.catalog, {}, on_error)
+        lowering = Lowering(env, self._building.catalog, {}, on_error, plans=[self._plan])
         return lowering.records(self._plan, self._uid).uid(self._uid)
 
 
