@@ -22,7 +22,8 @@ from bicycle_runtime.connectors.files.zstd import ZstdDamage, ZstdStream
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_sdk.errors import BicycleError
 
-BLOCK_BYTES = 1 << 17
+# hot path: wide JSON lines take 0.6 of the time that they take with 128 KiB, narrow ones as much.
+BLOCK_BYTES = 1 << 19
 _COMPRESSED_SUFFIXES = (".gz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SAMPLE_BYTES = 1024
