@@ -103,10 +103,7 @@ class CollectionSource(Source):
         """Return the items that are not sealed as available input."""
         left = max(len(self._items) - self._next, 0)
         return SourceStatus(
-            has_input=left > 0,
-            is_finished=left == 0,
-            lag=Lag(record_count=left),
-            is_bounded=True,
+            has_input=left > 0, is_finished=left == 0, lag=Lag(record_count=left), is_bounded=True
         )
 
     def plan(self, budget: Budget) -> list[Slice]:

@@ -66,12 +66,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
     default_parallelism_max = 1
 
     def __init__(
-        self,
-        spec: ConnectorSpec,
-        *,
-        segment_bytes: int,
-        epochs_min: int,
-        is_synced: bool = True,
+        self, spec: ConnectorSpec, *, segment_bytes: int, epochs_min: int, is_synced: bool = True
     ) -> None:
         super().__init__(spec)
         self._segment_bytes = segment_bytes

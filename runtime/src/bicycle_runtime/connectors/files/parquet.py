@@ -103,11 +103,7 @@ class ParquetReader:
             if not batch.failures:
                 return batch
         return records_of(
-            rows.to_pylist(),
-            self._record_type,
-            offsets,
-            end,
-            timestamp_field=self._timestamp_field,
+            rows.to_pylist(), self._record_type, offsets, end, timestamp_field=self._timestamp_field
         )
 
 

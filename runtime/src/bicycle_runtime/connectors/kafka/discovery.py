@@ -342,12 +342,7 @@ class Discovery:
         policy = self._options.on_data_loss
         if policy == "fail":
             raise KafkaOffsetsLostError.of(
-                shard,
-                vertex=self._vertex,
-                next=position,
-                low=low,
-                high=high,
-                problem=problem,
+                shard, vertex=self._vertex, next=position, low=low, high=high, problem=problem
             )
         go_on = low if policy == "earliest" else high
         # Offsets of one topic are not valid for another, nor after a partition shrank.

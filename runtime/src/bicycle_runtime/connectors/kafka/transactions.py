@@ -254,9 +254,7 @@ class TransactionalWriter:
         producer = open_client(Producer, self._settings.client, {**self._settings.producer, **own})
         self._producer = producer
         self._needed = Rights(
-            operation="Write",
-            topic=self._settings.marker_topic,
-            transactional_id=transactional_id,
+            operation="Write", topic=self._settings.marker_topic, transactional_id=transactional_id
         )
         self._until_done(producer.init_transactions, limit_s=_INIT_S_MAX)
         found = self._reader.last([self._index], behind=self._probe(producer)).get(self._index)

@@ -168,10 +168,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             if isinstance(error, BicycleError) or not table.is_refusal(error):
                 raise
             raise LAKE_REFUSED(
-                vertex=self.spec.vertex_id,
-                table=table.name,
-                epoch=epoch,
-                reason=_text(error),
+                vertex=self.spec.vertex_id, table=table.name, epoch=epoch, reason=_text(error)
             ) from error
 
     def stop(self) -> None:

@@ -34,11 +34,7 @@ class Commit:
     @property
     def facts(self) -> dict[str, str]:
         """The readable facts in the log of the table."""
-        return {
-            "bicycle.job": self.job,
-            "bicycle.run": self.run,
-            "bicycle.epoch": str(self.epoch),
-        }
+        return {"bicycle.job": self.job, "bicycle.run": self.run, "bicycle.epoch": str(self.epoch)}
 
 
 class LakeVersion(ABC):

@@ -55,6 +55,7 @@ class Folding:
         self._creates = [function.create_accumulator for function in self.functions]
         self._merges = [_waiting(function.merge) for function in self.functions]
         self._detaches = [_detach(function) for function in self.functions]
+        self._is_unchanging = all(detach is _share for detach in self._detaches)
         self.may_change_records = any(map(_is_users, self.functions))
         self.is_tuple = plan.is_tuple
         types = [_accumulator_type(function, record_type) for function in self.functions]
@@ -104,6 +105,8 @@ class Folding:
 
     def copy(self, accumulators: Accumulators) -> Accumulators:
         """Return equal accumulators that may be changed independently."""
+        if self._is_unchanging:  # hot path: 0.1 us instead of 0.6.
+            return accumulators
         return tuple([detach(x) for detach, x in zip(self._detaches, accumulators, strict=True)])
 
     def value(self, accumulators: Accumulators) -> Any:
@@ -181,7 +184,13 @@ def _detach(function: Any) -> Callable[[Any], Any]:
     if _is_users(function):
         return separate
     create, merge = function.create_accumulator, function.merge
+    if create.__module__ == Count.__module__ and type(create()) in (int, tuple):
+        return _share
     return lambda accumulator: merge(create(), accumulator)
+
+
+def _share(accumulator: Any) -> Any:
+    return accumulator
 
 
 def _waiting(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -260,9 +260,11 @@ class KeptSlices(KeptWindows):
             found = (
                 (group, self._contents_of(window, parts, group, is_again=again)) for group in groups
             )
+        has_values = self.plan.process is not None and self.plan.lateness_ms
         for group, contents in found:
             for key in in_order(contents):
-                yield Fired(key, window, contents[key], self._values(window, group, key))
+                values = self._values(window, group, key) if has_values else {}
+                yield Fired(key, window, contents[key], values)
 
     def _windows_due(self, namespaces: list[int], complete: Iterable[int]) -> list[Window]:
         """Return the windows that fire, in the order of their ends."""
@@ -316,8 +318,6 @@ class KeptSlices(KeptWindows):
 
     def _values(self, window: Window, group: int, key: Any) -> dict[str, Any]:
         """Return the values that a window function keeps for a window, as a mutable dict."""
-        if self.plan.process is None or not self.plan.lateness_ms:
-            return {}
         namespace = window.end - self._slices.size_ms  # Cumulative windows may have the same start.
         found: dict[str, Any] = self.table.values.group(namespace, group).setdefault(key, {})
         self.table.values.touch(namespace, group, (key,))
