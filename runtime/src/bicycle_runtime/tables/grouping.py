@@ -264,10 +264,7 @@ class Grouping:
             if isinstance(value, exp.Expr):
                 found.set(name, self._replace(value))
             elif isinstance(value, list):
-                found.set(
-                    name,
-                    [self._replace(e) if isinstance(e, exp.Expr) else e for e in value],
-                )
+                found.set(name, [self._replace(e) if isinstance(e, exp.Expr) else e for e in value])
         return found
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:

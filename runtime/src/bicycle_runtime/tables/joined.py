@@ -30,12 +30,7 @@ _TITLES = {
 
 
 def lower_join(
-    plan: JoinRows,
-    left: Any,
-    right: Any,
-    *,
-    name: Callable[..., Any],
-    locate: Callable[[Any], Any],
+    plan: JoinRows, left: Any, right: Any, *, name: Callable[..., Any], locate: Callable[[Any], Any]
 ) -> Any:
     """Return the stream of a join.
 

@@ -359,11 +359,7 @@ class Lowering:
         columns = [*keys, *arguments.values(), *late]
         stream = self._stream(plan.input, owner)
         if columns:
-            values = [
-                *encoded,
-                *map(_value, given),
-                *(each.read() for each in plan.input.columns),
-            ]
+            values = [*encoded, *map(_value, given), *(each.read() for each in plan.input.columns)]
             values = values[: len(columns)]
             stream = stream.map(self._record(columns, values))
             stream = self._set(stream, owner, "arguments", "arguments of the aggregates")

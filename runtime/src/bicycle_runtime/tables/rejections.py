@@ -40,7 +40,7 @@ _PARTS: tuple[tuple[type[exp.Expr], str], ...] = (
         exp.Window,
         f"OVER is not supported: {_CHANGES}; use a window function in FROM, such as TUMBLE",
     ),
-    (exp.Placeholder, "parameters (?) are not supported"),
+    (exp.Placeholder, "parameters such as ? and :name are not supported"),
     (exp.Parameter, "parameters are not supported"),
 )
 
@@ -111,7 +111,8 @@ def check_expression_parts(
             continue
         for kind, text in _PARTS:
             if isinstance(part, kind):
-                raise SqlProblem(at(part), text)
+                is_placed = any("start" in each.meta for each in part.walk())
+                raise SqlProblem(at(part if is_placed else node), text)
         if is_nested(part):
             raise SqlProblem(at(part), nested_problem(part))
 

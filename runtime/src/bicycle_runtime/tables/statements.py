@@ -447,6 +447,9 @@ def _insert(cursor: Cursor) -> Insert:
     cursor.expect("INTO")
     cursor.take("TABLE")
     name = _read_name(cursor, "a table")
+    if cursor.sees("PARTITION"):
+        problem = "PARTITION is not supported; the option partition_by of a table names the columns"
+        raise SqlProblem(cursor.at, problem)
     columns = cursor.names("a column") if cursor.sees("(") and not cursor.sees_query(1) else ()
     if cursor.sees("VALUES"):
         raise SqlProblem(
@@ -458,6 +461,8 @@ def _insert(cursor: Cursor) -> Insert:
 
 def _set(cursor: Cursor) -> SetOption:
     key, at = _option_key(cursor)
+    if cursor.sees("ZONE"):
+        raise SqlProblem(at, "there is no time zone to set: all parts of a time are those of UTC")
     if not cursor.take("="):
         cursor.expect("TO")
     value_at = cursor.at

@@ -308,6 +308,8 @@ class Translation:
             raise ValueError(
                 f"{node.sql(SqlDialect)} is not allowed: it is not an expression of a single record"
             )
+        if isinstance(node.this, exp.Tuple):
+            return self.tree(_row_in(node))
         return self._call(node, "is_in", node.this, *node.expressions)
 
     def _is(self, node: exp.Expr, verb: str = "is") -> Expression:
@@ -426,6 +428,18 @@ def _number(text: str) -> Expression:
     if text.lstrip("-").isdecimal() and -_INT_MAX - 1 <= int(text) <= _INT_MAX:
         return literal(int(text))
     return literal(float(text))
+
+
+def _row_in(node: exp.Expr) -> exp.Expr:
+    """Return the comparisons of (a, b) IN ((1, 2), …)."""
+    names, rows = node.this.expressions, []
+    for row in node.expressions:
+        if not isinstance(row, exp.Tuple) or len(row.expressions) != len(names):
+            text = f"{row.sql(SqlDialect)}{_position(row)}"
+            raise ValueError(f"{text} is no row of {len(names)} values, as IN needs here")
+        pairs = zip(names, row.expressions, strict=True)
+        rows.append(exp.and_(*(exp.EQ(this=name, expression=value) for name, value in pairs)))
+    return exp.or_(*rows)
 
 
 def _flat(node: exp.Expr) -> Iterator[exp.Expr]:

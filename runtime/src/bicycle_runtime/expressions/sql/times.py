@@ -185,10 +185,7 @@ def _difference(unit: str, start: Any, end: Any) -> Any:
     bounds = without_zone(start), without_zone(end)
     if word == "month":
         years = pc.years_between(*bounds)
-        return pc.add(
-            pc.multiply(years, 12),
-            pc.subtract(pc.month(bounds[1]), pc.month(bounds[0])),
-        )
+        return pc.add(pc.multiply(years, 12), pc.subtract(pc.month(bounds[1]), pc.month(bounds[0])))
     return getattr(pc, f"{word}s_between")(*bounds)
 
 

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow
+
+from bicycle_runtime.expressions.sql.casts import conversion
 from bicycle_runtime.expressions.sql.functions import Signature, SqlFunction
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
@@ -189,7 +192,7 @@ def resolve(
     if is_format and isinstance(text := arguments[1].arguments[-1], str) and "%" not in text:
         raise ValueError(f"{word} takes a format such as '%Y-%m-%d', got {text!r}")
     pairs = zip(arguments, resolved.arguments, strict=True)
-    return resolved.result, [cast(*pair) for pair in pairs]
+    return resolved.result, [_convert_argument(*pair) for pair in pairs]
 
 
 def expected_types(function: SqlFunction) -> str:
@@ -219,7 +222,19 @@ def _unify(name: str, values: Sequence[Expression]) -> list[Expression]:
         for word, each in zip(words, values, strict=True)
     ):
         raise WrongTypesError(name, words, "values of one type")
-    return [cast(each, found) for each in values]
+    return [_convert_argument(each, found) for each in values]
+
+
+def _convert_argument(value: Expression, word: SqlType) -> Expression:
+    """Return a value converted to the type of a function.
+
+    Raises:
+        ValueError: it is a text in quotes that does not have this type.
+    """
+    convert = conversion("VARCHAR", word) if word in _QUOTED else None
+    if convert is not None and value.operation == "sql.literal" and type_of(value) == "VARCHAR":
+        convert(pyarrow.array(value.arguments[1:], pyarrow.string()))
+    return cast(value, word)
 
 
 # --- signatures -----------------------------------------------------------------------------------
