@@ -8,7 +8,7 @@ Java spends 0.2 us a record so, and 0.3 with eight bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 __all__ = [
@@ -21,9 +21,9 @@ PackedInts = tuple[int, str, bytes]  # The offset to add, the type of the items,
 TOTAL_MAX = 1 << 62  # the limit of a sum of ints: half of the range of an item
 _SPAN_MAX = 1 << 20
 _NARROW_MAX = (1 << 32) - 1
-_DAY, _ZERO = date(1970, 1, 1), datetime.fromtimestamp(0, UTC)
+_ZERO = datetime.fromtimestamp(0, UTC)
 _TIMES: Mapping[str, tuple[str, Any]] = {
-    "date32[day]": ("D", _DAY),
+    "date32[day]": ("D", _ZERO.date()),
     **{f"timestamp[{unit}]": (unit, _ZERO.replace(tzinfo=None)) for unit in ("s", "ms", "us")},
     **{f"timestamp[{unit}, tz=UTC]": (unit, _ZERO) for unit in ("s", "ms", "us")},
 }

@@ -160,8 +160,7 @@ def _digest(plan: JoinRows) -> str:
     parts = [plan.kind, plan.how, str(plan.bounds), str(plan.stamps)]
     if plan.window is not None:
         parts += [plan.window.kind, str(sorted(plan.window.intervals_ms.items()))]
-    keys = map(encoded_key, (*plan.left_keys, *plan.right_keys))
-    parts += map(tree.to_text, keys)
+    parts += [tree.to_text(encoded_key(key)) for key in (*plan.left_keys, *plan.right_keys)]
     for values in (plan.left_values, plan.right_values):
         parts += [f"{name} {tree.to_text(value)}" for name, value in values.items()]
     return digest_of(parts)

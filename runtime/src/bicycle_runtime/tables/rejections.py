@@ -79,7 +79,7 @@ def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
             continue
         parts = [part for part in (value if isinstance(value, list) else [value])]
         where = next((part for part in parts if isinstance(part, exp.Expr)), node)
-        begin = at(where) if any("start" in part.meta for part in where.walk()) else at(node)
+        begin = at(_find_located(where, node))
         raise SqlProblem(begin, _CLAUSES.get(name, f"{name.upper()} is not supported"))
     if not node.expressions:
         raise SqlProblem(at(node), "SELECT has no columns")
@@ -91,6 +91,10 @@ def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
     group = node.args.get("group")
     if group is not None:
         check_group(group, at)
+
+
+def _find_located(part: exp.Expr, node: exp.Expr) -> exp.Expr:
+    return part if any("start" in each.meta for each in part.walk()) else node
 
 
 def check_expression_parts(
@@ -111,8 +115,7 @@ def check_expression_parts(
             continue
         for kind, text in _PARTS:
             if isinstance(part, kind):
-                is_placed = any("start" in each.meta for each in part.walk())
-                raise SqlProblem(at(part if is_placed else node), text)
+                raise SqlProblem(at(_find_located(part, node)), text)
         if is_nested(part):
             raise SqlProblem(at(part), nested_problem(part))
 

@@ -104,10 +104,8 @@ def _wanted_inputs(plan: Plan, wanted: frozenset[str]) -> list[tuple[Plan, froze
             return [(plan.input, _fields([*plan.keys, *values]))]
         case JoinRows():
             left = _fields([*plan.left_values.values(), *plan.left_keys])
-            return [
-                (plan.left, left),
-                (plan.right, _fields([*plan.right_values.values(), *plan.right_keys])),
-            ]
+            right = _fields([*plan.right_values.values(), *plan.right_keys])
+            return [(plan.left, left), (plan.right, right)]
         case UnionAll():
             return [(each, wanted) for each in plan.inputs]
         case _:

@@ -435,8 +435,8 @@ def _row_in(node: exp.Expr) -> exp.Expr:
     names, rows = node.this.expressions, []
     for row in node.expressions:
         if not isinstance(row, exp.Tuple) or len(row.expressions) != len(names):
-            text = f"{row.sql(SqlDialect)}{_position(row)}"
-            raise ValueError(f"{text} is no row of {len(names)} values, as IN needs here")
+            text = f"{row.sql(SqlDialect)} is no row of {len(names)} values, as IN needs here"
+            raise ValueError(text)
         pairs = zip(names, row.expressions, strict=True)
         rows.append(exp.and_(*(exp.EQ(this=name, expression=value) for name, value in pairs)))
     return exp.or_(*rows)
