@@ -439,8 +439,6 @@ class DeafClient:
     def offsets_for_times(self, _places, timeout):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    get_watermark_offsets = offsets_for_times
-
     def __getattr__(self, name):
         return getattr(self._client, name)
 

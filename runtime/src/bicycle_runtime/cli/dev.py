@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -157,11 +158,7 @@ def topics_command(context: click.Context, *, folder: Path | None, as_json: bool
     broker = _running(folder)
     found = list_topics(open_admin(broker.client_settings()))
     if as_json:
-        topics = [
-            {"name": t.name, "partitions": t.partitions, "replication": t.replication}
-            for t in found
-        ]
-        answer_json({"topics": topics})
+        answer_json({"topics": [asdict(topic) for topic in found]})
     elif not found:
         click.echo("no topics")
     else:
@@ -208,9 +205,7 @@ def create_command(
     admin = open_admin(broker.client_settings())
     made = create_topic(admin, name, partitions=partitions, config=config)
     if as_json:
-        answer_json(
-            {"name": made.name, "partitions": made.partitions, "replication": made.replication}
-        )
+        answer_json(asdict(made))
     else:
         click.echo(f"topic {made.name} with {made.partitions} partition(s)")
 

@@ -70,9 +70,7 @@ def create_topic(
     Raises:
         TOPIC_REFUSED: there is one of that name, the broker refuses it, or does not answer.
     """
-    wanted = NewTopic(
-        name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
-    )
+    wanted = NewTopic(name, partitions, replication_factor=1, config=dict(config or {}))
     try:
         admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[name].result(2 * _TIMEOUT_S)
         if not wait_until(lambda: _is_ready(admin, name, partitions), timeout_s=_TIMEOUT_S):

@@ -127,11 +127,7 @@ class Cluster:
         return self.partition_count(topic)
 
     def wait_for_count(self, topic: str, is_wanted: Callable[[int], bool]) -> bool:
-        """Wait until all brokers know a topic's required partition count.
-
-        Returns:
-            Whether it has, in time.
-        """
+        """Return whether all brokers know a topic's required partition count in time."""
         deadline = time.monotonic() + self._timeout_s
         while not is_wanted(self.partition_count(topic)):
             if time.monotonic() > deadline:

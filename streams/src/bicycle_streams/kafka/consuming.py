@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import methodcaller
@@ -26,7 +26,7 @@ from bicycle_streams.kafka.clients import READS_MANY
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.errors import READ_FAILED, TRANSACTION_LEFT_UNREAD
 from bicycle_streams.kafka.failures import is_of_group, is_outage
-from bicycle_streams.kafka.offsets import TransactionWaits
+from bicycle_streams.kafka.offsets import TransactionWaits, ask_offsets, check_each
 from bicycle_streams.kafka.silence import Silence, close_behind, is_reached
 from bicycle_streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_streams.thread_consuming import ThreadConsumer
@@ -86,10 +86,8 @@ class KafkaConsumer(ThreadConsumer):
         partitions = self._partitions()
         kept: dict[Stream, int] = {}
         if self._keeps:
-            found = self._patiently(
-                lambda: self._client.committed(partitions, timeout=self._timeout_s)
-            )
-            kept = {_stream(p): p.offset for p in found if p.offset >= 0}
+            found = self._ask_patiently(self._client.committed, partitions)
+            kept = {_stream(each): each.offset for each in found}
         begins = []
         for partition in partitions:
             low, high = self._cluster.watermarks(self._client, partition)
@@ -233,7 +231,11 @@ class KafkaConsumer(ThreadConsumer):
         wanted = [
             TopicPartition(p.topic, p.partition, timestamp_ms) for p in self._wanted_partitions()
         ]
-        found = self._patiently(lambda: self._client.offsets_for_times(wanted, self._timeout_s))
+        return self._ask_patiently(partial(ask_offsets, self._client), wanted)
+
+    def _ask_patiently(self, ask: Callable[..., list[Any]], partitions: list[Any]) -> list[Any]:
+        """Return partitions that have an offset; ask again during an outage."""
+        found = self._patiently(lambda: check_each(ask(partitions, self._timeout_s)))
         return [partition for partition in found if partition.offset >= 0]
 
     def _offsets_of(self, position: SeqPos) -> list[Any]:
@@ -360,8 +362,7 @@ class KafkaConsumer(ThreadConsumer):
         held = self._client.assignment()
         if not held:  # It is about to be given some.
             return
-        found = self._patiently(lambda: self._client.committed(held, timeout=self._timeout_s))
-        partitions = [partition for partition in found if partition.offset >= 0]
+        partitions = self._ask_patiently(self._client.committed, held)
         if not self._shares:
             self._assign(partitions)
             return

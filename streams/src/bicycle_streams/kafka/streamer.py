@@ -36,7 +36,7 @@ from bicycle_streams.errors import ADMIN_REFUSED, FEWER_SHARDS, STREAM_EXISTS, S
 from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.consuming import KafkaConsumer
 from bicycle_streams.kafka.errors import READ_FAILED
-from bicycle_streams.kafka.offsets import messages_to_end
+from bicycle_streams.kafka.offsets import check_each, messages_to_end
 from bicycle_streams.kafka.options import KafkaOptions
 from bicycle_streams.kafka.sending import KafkaSender
 from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, visible_topics
@@ -181,7 +181,8 @@ class KafkaAdmin(StreamAdmin):
             [kept] = self._client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name, partitions)], request_timeout=self._timeout_s
             ).values()
-            positions = {p.partition: p.offset for p in kept.result().topic_partitions}
+            found = check_each(kept.result().topic_partitions)
+            positions = {each.partition: each.offset for each in found}
             if members or any(position >= 0 for position in positions.values()):
                 lags = {
                     number: end - max(begin, positions.get(number, begin))

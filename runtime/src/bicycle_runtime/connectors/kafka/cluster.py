@@ -98,15 +98,13 @@ class OffsetQuery:
             raise self._cluster.silence(error.args[0], action) from None
         offsets: dict[str, int] = {}
         silent: KafkaError | None = None
-        for topic_partition in topic_partitions:
-            if topic_partition.error is None:
-                offsets[f"{topic_partition.topic}/{topic_partition.partition}"] = (
-                    topic_partition.offset
-                )
-            elif topic_partition.error.code() not in ABSENT:
-                rights = Rights(topic=topic_partition.topic)
-                self._cluster.refuse_unless_outage(topic_partition.error, action, rights)
-                silent = topic_partition.error
+        for each in topic_partitions:
+            if each.error is None:
+                offsets[f"{each.topic}/{each.partition}"] = each.offset
+            elif each.error.code() not in ABSENT:
+                rights = Rights(topic=each.topic)
+                self._cluster.refuse_unless_outage(each.error, action, rights)
+                silent = each.error
         if silent is not None and not offsets:
             raise self._cluster.silence(silent, action)
         if offsets:

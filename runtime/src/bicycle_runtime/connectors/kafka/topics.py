@@ -173,8 +173,7 @@ class TopicAdmin:
 
     def transaction_timeout_ms_max(self) -> int | None:
         """Return the brokers' ``transaction.max.timeout.ms``, or None if not permitted."""
-        brokers = self._metadata().brokers
-        for broker in brokers:
+        for broker in self._metadata().brokers:
             config = self._config(ConfigResource.Type.BROKER, str(broker))
             text = config.get("transaction.max.timeout.ms", "")
             if text.isdecimal():
@@ -248,12 +247,8 @@ class TopicAdmin:
 
     def _create(self, topic: str, plan: TopicPlan, *, is_try: bool = False) -> None:
         """Create a topic, or only check whether the brokers would."""
-        new = NewTopic(
-            topic,
-            num_partitions=plan.partitions,
-            replication_factor=plan.replication_factor,
-            config=dict(plan.config),
-        )
+        config = dict(plan.config)
+        new = NewTopic(topic, plan.partitions, plan.replication_factor, config=config)
         create = partial(make_topic, self._admin, new, _REQUEST_S, is_try=is_try)
         self._change(create, "making", Rights(operation="Create", topic=topic))
         if is_try:
