@@ -87,12 +87,14 @@ def _status(code: int, reason: str) -> dict[str, object]:
 
 
 def _is_gone(status: int, part: bytes) -> bool:
-    """Return whether an answer to a watch states that its position is too old."""
-    if status == 410:
-        return True
+    """Return whether a part of the answer to a watch states that its position is too old."""
+    return status == 410 or any(map(_is_expiry, part.splitlines()))
+
+
+def _is_expiry(line: bytes) -> bool:
     try:
-        event = json.loads(part)
-    except ValueError:
+        event = json.loads(line)
+    except ValueError:  # A part of an event.
         return False
     return event["type"] == "ERROR" and event["object"]["code"] == 410
 
