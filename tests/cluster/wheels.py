@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PIP_SECONDS_MAX = 110
+from tests.waiting import PATIENCE_S
 
 
 def write_wheel(
@@ -57,9 +57,7 @@ def install(python: Path, *words: str) -> None:
 
 def run(command: Sequence[str]) -> None:
     """Run a command that must do well."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=PIP_SECONDS_MAX
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
