@@ -353,3 +353,13 @@ def test_a_start_of_a_plugin_that_is_not_there_fails_as_an_operation_with_its_er
     assert not asked["error"]["is_temporary"]
     assert [a_file[0], unknown[0]] == [422, 422]
     assert not door.home.folder("job.py").path.exists()
+
+
+def test_a_fault_of_a_library_leaves_the_stacks_of_the_threads_in_the_log(served):
+    served.start()
+
+    assert served.end(signal.SIGSEGV) == -signal.SIGSEGV
+
+    log = (served.home.path / "served.log").read_text()
+    assert "Fatal Python error: Segmentation fault" in log
+    assert "service_process/main.py" in log

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bicycle_runtime.api.errors import BODY_UNREADABLE, MEDIA_TYPE_UNSUPPORTED, QUERY_UNREADABLE
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.service.scope import Scope
 from bicycle_streams.access.roles import Identity, Role, require_role
 
@@ -124,7 +125,7 @@ def _query(request: Request, shape: type[T]) -> T:
         given[name] = tuple(values) if is_list else values[-1]
     known_text = ", ".join(fields) or "no query"
     try:
-        query = msgspec.convert(given, shape, strict=False)
+        query = msgspec.convert(given, prepare_type(shape), strict=False)
     except msgspec.ValidationError as error:
         raise QUERY_UNREADABLE(problem=str(error), known_text=known_text) from None
     for name, (low, high) in {**QUERY_BOUNDS, "after": (0, 2**53)}.items():
@@ -143,7 +144,7 @@ async def _body(request: Request, shape: type[T]) -> T:
     data = await request.body()
     try:
         plain = json.loads(data, parse_constant=_refuse) if data.strip() else {}
-        return msgspec.convert(with_whole_numbers(plain), shape)
+        return msgspec.convert(with_whole_numbers(plain), prepare_type(shape))
     except (ValueError, RecursionError) as error:  # A ValidationError is one.
         raise BODY_UNREADABLE(problem=str(error) or type(error).__name__) from None
 

@@ -21,6 +21,7 @@ import msgspec
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import is_alive, is_frozen, send_signal, start_ticks
+from bicycle_runtime.base.thread_safe_types import prepare_type
 
 STACKS_VARIABLE = "BICYCLE_STACKS"
 _KEPT, _KEEP_S = "kept", 0.5
@@ -76,7 +77,7 @@ def take_kept_stacks(folder: Path) -> list[ProcessStacks]:
     """Return and remove the stacks that ``keep_stacks`` has kept."""
     found = []
     for path in sorted((folder / _KEPT).glob("[0-9]*")):
-        found.append(msgspec.json.decode(path.read_bytes(), type=ProcessStacks))
+        found.append(msgspec.json.decode(path.read_bytes(), type=prepare_type(ProcessStacks)))
         path.unlink()
     return found
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bicycle_runtime.base.errors import STORED_NEWER
+from bicycle_runtime.base.thread_safe_types import prepare_type
 
 STORED_VERSION = 1  # Of every file written by ``encode_stored``; all are at their first version.
 VERSION_FIELD = "format_version"
@@ -43,9 +44,9 @@ def decode_stored(data: bytes, kind: type[_T], *, path: str) -> _T:
         STORED_NEWER: a newer version of the runtime wrote it.
         msgspec.MsgspecError: the data is damaged.
     """
-    found = msgspec.json.decode(data, type=_Version).format_version
+    found = msgspec.json.decode(data, type=prepare_type(_Version)).format_version
     refuse_newer(found, path=path)
-    return msgspec.json.decode(data, type=kind)
+    return msgspec.json.decode(data, type=prepare_type(kind))
 
 
 def refuse_newer(found: int, *, path: str) -> None:

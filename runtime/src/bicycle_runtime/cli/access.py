@@ -19,6 +19,7 @@ import msgspec
 
 import bicycle_runtime
 from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.cli.errors import TOKEN_UNREADABLE
 from bicycle_runtime.cli.log_reading import local_pieces, remote_pieces
 from bicycle_runtime.cli.parameters import (
@@ -223,7 +224,7 @@ class RemoteJobs:
             page = self._remote.get(
                 job_path(job, "dead-letters"), operator=operator, after=after, limit=count
             )
-            found += [msgspec.convert(plain, DeadLetter) for plain in page["items"]]
+            found += [msgspec.convert(plain, prepare_type(DeadLetter)) for plain in page["items"]]
             after = page["next"]
             if after is None or len(found) >= limit:
                 return found, after
@@ -243,7 +244,10 @@ class RemoteJobs:
 
     def figures(self, job: str | None) -> list[MetricSample]:
         path = "/cluster/metrics" if job is None else job_path(job, "metrics")
-        return [msgspec.convert(each, MetricSample) for each in self._remote.get(path)["items"]]
+        return [
+            msgspec.convert(each, prepare_type(MetricSample))
+            for each in self._remote.get(path)["items"]
+        ]
 
     def totals(self) -> dict[str, Any]:
         found: dict[str, Any] = self._remote.get("/cluster")
@@ -328,4 +332,4 @@ def _token() -> str | None:
 
 
 def _status(plain: Mapping[str, Any]) -> JobStatus:
-    return msgspec.convert(plain, JobStatus, str_keys=True)
+    return msgspec.convert(plain, prepare_type(JobStatus), str_keys=True)

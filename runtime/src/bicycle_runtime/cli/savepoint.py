@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.operations import add_operations
@@ -112,9 +113,13 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
     if as_json:
         answer_json(plain)
     else:
-        savepoint = msgspec.convert(plain, Savepoint)
+        savepoint = msgspec.convert(plain, prepare_type(Savepoint))
         lines = _savepoint_lines(savepoint, str(plain["url"]), is_verified=verify)
-        show_text("\n".join([*lines, *details(msgspec.convert(plain["checkpoint"], EpochReport))]))
+        show_text(
+            "\n".join(
+                [*lines, *details(msgspec.convert(plain["checkpoint"], prepare_type(EpochReport)))]
+            )
+        )
 
 
 def _row(entry: SavepointEntry) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import inspect
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.endpoints.positions import FilePosition, KeyPath, Position, TextPositions
 from bicycle_runtime.endpoints.value_checks import (
     WRONG,
@@ -165,7 +166,7 @@ class Checks:
         found = [each.path for each in self.problems[before:]]
         touched = {at[:length] for at in found for length in range(len(at) + 1)}
         kept = without_problems(data, info, path, touched)
-        return None if kept is WRONG else msgspec.convert(kept, kind, strict=False)
+        return None if kept is WRONG else msgspec.convert(kept, prepare_type(kind), strict=False)
 
     def word(self, value: Any, known: Collection[str], path: KeyPath, *, what: str) -> str | None:
         """Check one word of a closed set; messages call it ``what``.

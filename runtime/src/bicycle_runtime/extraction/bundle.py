@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.extraction.errors import BUNDLE_UNREADABLE
 from bicycle_runtime.layouts.bundle import BUNDLE_MAGIC, BUNDLE_VERSION, StoredBundle
 from bicycle_sdk.errors import GraphFormatError
@@ -67,7 +68,7 @@ class JobBundle:
         """
         body = _checked_body(data)
         try:
-            fields = msgspec.msgpack.decode(body, type=StoredBundle)
+            fields = msgspec.msgpack.decode(body, type=prepare_type(StoredBundle))
             graph = JobGraph.from_json(fields.graph).with_locations(fields.places)
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
             names = tuple(FormerName(*each) for each in fields.former_names)

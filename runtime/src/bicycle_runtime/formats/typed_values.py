@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import inspect
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.formats.record_types import ModelDecoder, decode_part, require_fields
 from bicycle_runtime.frames.record_fields import is_model
 from bicycle_runtime.records.times import duration_of, moment_of, number_of, time_of_day_of
@@ -53,7 +54,7 @@ class TypedConverter:
         self, record_type: Any, *, is_text: bool = False, moment: Conversion = moment_of,
         duration: Conversion = duration_of,
     ) -> None:  # fmt: skip
-        self._type = record_type
+        self._type = prepare_type(record_type)
         self._is_text = is_text
         self._kinds = {**_TIMES, inspect.DateTimeType: moment, inspect.TimeDeltaType: duration}
 
@@ -148,7 +149,7 @@ def json_decoder(record_type: Any) -> TypedDecoder:
     require_fields(record_type)
     if is_model(record_type):
         return ModelDecoder(record_type)
-    plain = msgspec.json.Decoder(record_type, dec_hook=decode_part)
+    plain = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
     kinds = _kinds_in(record_type)
     if not kinds & _TIMES.keys():
         return plain
@@ -165,7 +166,7 @@ def msgpack_decoder(record_type: Any) -> TypedDecoder:
         TypeError: nothing can be decoded to the type.
     """
     require_fields(record_type)
-    plain: Any = msgspec.msgpack.Decoder(record_type, dec_hook=decode_part)
+    plain: Any = msgspec.msgpack.Decoder(prepare_type(record_type), dec_hook=decode_part)
     if not _kinds_in(record_type) & _TIMES.keys():
         return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
     return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_sdk.logging import log_event
 
 _LOG = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ def _decode(data: bytes, path: Path) -> list[EpochLine]:
     lines = []
     for text in data.splitlines():
         try:
-            lines.append(msgspec.json.decode(text, type=EpochLine))
+            lines.append(msgspec.json.decode(text, type=prepare_type(EpochLine)))
         except msgspec.MsgspecError:  # Of a disk that was full in the middle of a line.
             log_event(_LOG, "journal_line_unreadable", level=logging.WARNING, path=str(path))
     return lines

@@ -25,6 +25,7 @@ import msgspec
 
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import ObjectMissingError, Storage, StorageError
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.paths import LOADING, READING
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def ended_workers(folder: Path) -> list[LastPosition]:
 def _decode(data: bytes) -> LastPosition:
     if not data:  # It ended before it had a task.
         return LastPosition(run_id="", epoch=0, level=0, subtask=0)
-    position = msgspec.json.decode(_field(data, _OPERATOR_SIZE), type=LastPosition)
+    position = msgspec.json.decode(_field(data, _OPERATOR_SIZE), type=prepare_type(LastPosition))
     position.operator = _field(data, 0).decode()
     return position
 

@@ -14,6 +14,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.endpoints.field_functions import (
     FieldText,  # noqa: F401 - Stored jobs name it here.
     OfField,
@@ -351,7 +352,7 @@ class TypedRecord(HasExpression):
             # Made here, because a type that is made at run time cannot travel.
             types = {name: _type_of(word) for name, word in self.fields.items()}
             made: Any = TypedDict
-            self._kind = made("Record", types)
+            self._kind = prepare_type(made("Record", types))
         if self._nullable and isinstance(record, dict):
             empty = {name: None for name in self._nullable if record.get(name) == ""}
             record = {**record, **empty}

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.blob import BLOB_VERSION, BlobHeader
 from bicycle_runtime.records.codecs import CodecName, RecordCodec
 from bicycle_runtime.records.errors import BLOB_UNREADABLE
@@ -74,7 +75,7 @@ class RecordBlob:
 
 
 _HEADER_ENCODER = msgspec.msgpack.Encoder()
-_HEADER_DECODER = msgspec.msgpack.Decoder(BlobHeader)
+_HEADER_DECODER = msgspec.msgpack.Decoder(prepare_type(BlobHeader))
 
 
 def seal_block(envelope: Envelope, body: bytes) -> bytes:

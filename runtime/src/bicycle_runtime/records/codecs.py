@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.errors import PICKLE_REFUSED, RECORD_UNENCODABLE, RecordDecodingError
 from bicycle_runtime.records.exactness import PLAIN, fit_of, once_a_type
@@ -393,7 +394,7 @@ def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
     if declared is None or _is_open(declared):
         return None
     try:
-        return msgspec.msgpack.Decoder(list[declared])
+        return msgspec.msgpack.Decoder(prepare_type(list[declared]))
     except (TypeError, RuntimeError):
         return None
 

@@ -17,6 +17,7 @@ import msgspec
 
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.object_paths import require_below
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import (
     MANIFEST_MAGIC,
@@ -191,27 +192,29 @@ def _manifest(state: CheckpointState) -> Manifest:
     sources = {uid: msgspec.json.decode(data) for uid, data in entries["source"].items()}
     return Manifest(
         epoch=state.id.sequence,
-        plan=msgspec.json.decode(entries["plan"][""], type=PlanRecord),
+        plan=msgspec.json.decode(entries["plan"][""], type=prepare_type(PlanRecord)),
         event_count=state.event_count,
         watermark_ms=state.watermark_ns // _NS_PER_MS,
         offsets=offsets,
         states={
-            uid: msgspec.json.decode(data, type=OperatorState)
+            uid: msgspec.json.decode(data, type=prepare_type(OperatorState))
             for uid, data in entries["state"].items()
         },
         state_metadata={
-            uid: msgspec.json.decode(data, type=OperatorStateMetadata)
+            uid: msgspec.json.decode(data, type=prepare_type(OperatorStateMetadata))
             for uid, data in entries["forms"].items()
         },
         sinks=sinks,
         sources=sources,
         feedback={
-            int(edge): msgspec.json.decode(data, type=_Feedback).files
+            int(edge): msgspec.json.decode(data, type=prepare_type(_Feedback)).files
             for edge, data in entries["feedback"].items()
         },
         time=_time(entries["time"].get("", b"{}")),
         turns=msgspec.json.decode(entries["turns"].get("", b"{}"), type=dict[str, tuple[int, ...]]),
-        operator_ids=msgspec.json.decode(entries["pins"].get("", b"{}"), type=OperatorIds),
+        operator_ids=msgspec.json.decode(
+            entries["pins"].get("", b"{}"), type=prepare_type(OperatorIds)
+        ),
         replay=entries["replay"].get("", b""),
         connector_versions={
             uid: state.pop(STATE_VERSION)
@@ -223,8 +226,8 @@ def _manifest(state: CheckpointState) -> Manifest:
 
 def _time(data: bytes) -> TimeRecord:
     """Read the event time, converted from earlier meanings of watermarks."""
-    record = msgspec.json.decode(data, type=TimeRecord)
-    form = msgspec.json.decode(data, type=_FormOnly).form
+    record = msgspec.json.decode(data, type=prepare_type(TimeRecord))
+    form = msgspec.json.decode(data, type=prepare_type(_FormOnly)).form
     if form == TIME_FORM:
         return record
     if form > TIME_FORM:

@@ -29,6 +29,7 @@ from bicycle_runtime.base.storage import (
     Storage,
     delete_all,
 )
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.paths import (
     CONNECTORS,
     EPOCHS,
@@ -229,9 +230,9 @@ def read_savepoint(storage: Storage) -> Savepoint:
             raise SavepointUnfinishedError(url=storage.url) from None
         raise SavepointMissingError(url=storage.url) from None
     try:
-        version = msgspec.json.decode(data, type=_Version).format_version
+        version = msgspec.json.decode(data, type=prepare_type(_Version)).format_version
         if version == SAVEPOINT_VERSION:
-            savepoint = msgspec.json.decode(data, type=Savepoint)
+            savepoint = msgspec.json.decode(data, type=prepare_type(Savepoint))
             require_below((f.path for f in savepoint.files if f.path != JOB_FILE), *_FOLDERS)
             return savepoint
     except UnsafePathError as error:

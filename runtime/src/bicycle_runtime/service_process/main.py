@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import faulthandler
 import functools
 import gc
 import json
@@ -143,4 +144,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # Before a fault of a library ends the process, the log gets its stacks.
     sys.exit(main(sys.argv[1:]))

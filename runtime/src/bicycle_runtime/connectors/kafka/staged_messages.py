@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageColumns, columns_of
 from bicycle_runtime.connectors.kafka.errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.staging import staged_blocks
@@ -23,7 +24,7 @@ FORMAT_VERSION = 2
 _MAGIC = b"KM"
 _HEADER = struct.Struct("<2sBBI")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(MessageColumns).decode
+_decode = msgspec.msgpack.Decoder(prepare_type(MessageColumns)).decode
 
 
 def pack_messages(messages: list[Message]) -> bytes:

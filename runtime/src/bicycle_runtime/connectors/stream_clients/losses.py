@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.connectors.stream_clients.backends import Extent
 from bicycle_sdk.quantities import amount
 
@@ -48,7 +49,7 @@ class LossWatch:
     """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
-        self._known = msgspec.convert(state, dict[str, _Known])
+        self._known = msgspec.convert(state, prepare_type(dict[str, _Known]))
         self._ends: dict[str, int] = {}
 
     def snapshot(self, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import StagedFile
 
 JOINED_FILES = 32
@@ -78,7 +79,7 @@ class HeldJoin(_InState, frozen=True):
 def plan_from_json(data: Mapping[str, Any]) -> Completion | HeldJoin:
     """Return the plan of a state."""
     kind: type[Completion | HeldJoin] = HeldJoin if "path" in data else Completion
-    return msgspec.convert(data, kind)
+    return msgspec.convert(data, prepare_type(kind))
 
 
 class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
@@ -100,7 +101,7 @@ class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HeldRows:
         """Return the held rows of a state."""
-        return msgspec.convert(data, cls)
+        return msgspec.convert(data, prepare_type(cls))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

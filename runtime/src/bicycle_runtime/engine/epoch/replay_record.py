@@ -20,6 +20,7 @@ import msgspec
 
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import ReadsOn, Slice, Source
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
@@ -58,7 +59,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 # Slices may hold mappings that are no dicts.
 _ENCODER = msgspec.json.Encoder(enc_hook=dict, order="deterministic")
-_DECODER = msgspec.json.Decoder(ReplayRecord)
+_DECODER = msgspec.json.Decoder(prepare_type(ReplayRecord))
 
 
 def encode_record(record: ReplayRecord) -> bytes:

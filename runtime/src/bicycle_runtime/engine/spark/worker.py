@@ -23,6 +23,7 @@ import msgspec
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.stacks import offer_stacks
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.base.user_code import ProcessEnding
 from bicycle_runtime.engine.spark.positions_folder import (
     local_folder,
@@ -56,7 +57,7 @@ _is_ending = False
 _task_code: CodeType | None = None
 _report_code: CodeType | None = None
 _ORDER_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
-_ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
+_ORDER_DECODER = msgspec.msgpack.Decoder(prepare_type(EpochOrder))
 
 
 class ImageBox(Protocol):

@@ -17,6 +17,7 @@ import msgspec
 from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.stacks import ProcessStacks, take_kept_stacks
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
 from bicycle_runtime.engine.spark.spark_cluster import assign_to_hosts
@@ -60,7 +61,7 @@ def ends_in(folder: Path) -> list[LastPosition]:
 def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
     """Return the last positions of ended workers of a cluster; [] without an answer."""
     answers = _answers_of(context, hosts, _own_ends, timeout_s=_ANSWER_S)
-    return [msgspec.json.decode(answer, type=LastPosition) for answer in answers]
+    return [msgspec.json.decode(answer, type=prepare_type(LastPosition)) for answer in answers]
 
 
 def stacks_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[ProcessStacks]:
@@ -73,7 +74,9 @@ def stacks_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[ProcessStack
     deadline, pause = time.monotonic() + _STACKS_S, threading.Event()
     while (left_s := deadline - time.monotonic()) > 0:
         if answers := _answers_of(context, hosts, _own_stacks, timeout_s=left_s):
-            return [msgspec.json.decode(answer, type=ProcessStacks) for answer in answers]
+            return [
+                msgspec.json.decode(answer, type=prepare_type(ProcessStacks)) for answer in answers
+            ]
         pause.wait(_LOOK_S)
     return []
 

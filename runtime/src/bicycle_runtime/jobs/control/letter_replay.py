@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.loop.letters import LetterLoop, letter_order, replay_letters
 from bicycle_runtime.jobs.control.dead_letters import (
     DeadLetter,
@@ -110,7 +111,9 @@ def chosen_letters(
     """
     if not letters:
         return letters_to_replay(home, job, operator=operator)
-    return [msgspec.convert(dead_letter(home, job, each), DeadLetter) for each in letters]
+    return [
+        msgspec.convert(dead_letter(home, job, each), prepare_type(DeadLetter)) for each in letters
+    ]
 
 
 def ask_for_replay(
@@ -187,7 +190,7 @@ def replay_asked(
     """
     assert loop is not None
     try:
-        asked = msgspec.convert(facts, _Request)
+        asked = msgspec.convert(facts, prepare_type(_Request))
     except msgspec.ValidationError as error:
         raise LETTER_REQUEST_UNREADABLE(reason=str(error)) from error
     if request.no_pickle:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
 from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE
@@ -82,7 +83,7 @@ def ask_for_rescale(home: Home, job: str, options: RescaleOptions, *, clock: Clo
     answer = ask_job(
         home, job, DriverRequest.RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms
     )
-    return msgspec.convert(answer, Rescaled)
+    return msgspec.convert(answer, prepare_type(Rescaled))
 
 
 def rescale_request(facts: Mapping[str, Any]) -> RescaleRequest:
@@ -92,7 +93,7 @@ def rescale_request(facts: Mapping[str, Any]) -> RescaleRequest:
         RESCALE_REQUEST_UNREADABLE: it is not of the form that this version knows.
     """
     try:
-        return msgspec.convert(facts, RescaleRequest)
+        return msgspec.convert(facts, prepare_type(RescaleRequest))
     except msgspec.ValidationError as error:
         raise RESCALE_REQUEST_UNREADABLE(reason=str(error)) from error
 

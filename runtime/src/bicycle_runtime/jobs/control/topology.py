@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_sdk.errors import BicycleError
@@ -72,7 +73,7 @@ class JobTopology:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> JobTopology:
         """Return the topology of a ``to_json`` value."""
-        return msgspec.convert(plain, cls)
+        return msgspec.convert(plain, prepare_type(cls))
 
     def to_text(self) -> str:
         """Return the streams with their writers and readers, and the problems of jobs."""

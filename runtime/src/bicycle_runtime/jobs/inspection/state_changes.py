@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.resuming.restoring import lost_operators
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -78,7 +79,8 @@ def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) ->
     manifest = origin.manifest
     reports = {state.operator: state for state in report.states}
     declared = {
-        uid: msgspec.convert(state.declared, DeclaredOperator) for uid, state in reports.items()
+        uid: msgspec.convert(state.declared, prepare_type(DeclaredOperator))
+        for uid, state in reports.items()
     }
     _, changes = compared_states(manifest, declared, class_shapes)
     found = [

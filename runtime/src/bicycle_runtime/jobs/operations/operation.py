@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.clock import Clock
@@ -179,4 +180,4 @@ class OperationKind:
         """
         if dataclasses.is_dataclass(self.options):
             return from_mapping(self.options, values)
-        return msgspec.convert(dict(values), self.options)
+        return msgspec.convert(dict(values), prepare_type(self.options))

@@ -14,6 +14,7 @@ Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER``, and of
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -146,4 +147,5 @@ def _ignore_status(_status: JobStatus) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # Before a fault of a library ends the process, the log gets its stacks.
     sys.exit(main(sys.argv[1:]))

@@ -31,6 +31,7 @@ import msgspec
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import FollowingReader, ReadOn, Slice, SourceBatch, WriterTask
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin, SourceLineage
@@ -94,7 +95,7 @@ class _Mark(msgspec.Struct, array_like=True):
 
 
 _MARK_ENCODER = msgspec.msgpack.Encoder()
-_MARK_DECODER = msgspec.msgpack.Decoder(_Mark)
+_MARK_DECODER = msgspec.msgpack.Decoder(prepare_type(_Mark))
 
 
 def run_task(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.layouts.state import RangeState, StateMetadata
@@ -57,7 +58,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
-_DECODER = msgspec.msgpack.Decoder(TaskReport)
+_DECODER = msgspec.msgpack.Decoder(prepare_type(TaskReport))
 
 
 def encode_report(report: TaskReport) -> bytes:

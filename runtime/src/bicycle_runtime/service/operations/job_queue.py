@@ -19,6 +19,7 @@ import msgspec
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.spark_masters import Masters
 from bicycle_runtime.base.stored import decode_stored, encode_stored
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.service.operations.admission import (
     Claim,
     KeptUse,
@@ -114,7 +115,7 @@ class JobQueue:
     def kept(self, number: int, kind: type[_Struct]) -> _Struct | None:
         """Return the stored request, or None if it is missing or unreadable."""
         try:
-            return msgspec.json.decode(self._file(number).read_bytes(), type=kind)
+            return msgspec.json.decode(self._file(number).read_bytes(), type=prepare_type(kind))
         except (OSError, msgspec.MsgspecError):
             return None
 

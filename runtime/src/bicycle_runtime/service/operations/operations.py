@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.processes import stand_back
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.operations.operation import OperationCall
@@ -430,7 +431,8 @@ class Operations:
                     self._put(operation, kept)
                     continue
             try:
-                settled = msgspec.convert(operation.facts, rules.stored or rules.options)
+                kind = rules.stored or rules.options
+                settled = msgspec.convert(operation.facts, prepare_type(kind))
             except msgspec.ValidationError:  # Of another version, with an unknown meaning.
                 self._interrupt(operation)
                 continue
@@ -440,8 +442,7 @@ class Operations:
             result = None
             if rules.find is not None:
                 with contextlib.suppress(BicycleError):  # Then it is not known to be done.
-                    call = self._call(operation.job, operation.asked_ms)
-                    result = rules.find(call, settled)
+                    result = rules.find(self._call(operation.job, operation.asked_ms), settled)
             if result is not None:
                 self._end(operation, "done", result=result, error=None)
                 continue

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import SecretError
@@ -84,7 +85,7 @@ class JobSecrets:
             return status
         plain = _without(status.to_json(), secrets)
         plain["checkpoint"] = status.checkpoint
-        return msgspec.convert(plain, JobStatus, str_keys=True)
+        return msgspec.convert(plain, prepare_type(JobStatus), str_keys=True)
 
     def _of(self, job: str) -> tuple[str, ...]:
         known = self._kept.get(job)

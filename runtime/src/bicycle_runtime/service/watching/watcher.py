@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 
 from bicycle_runtime.base.processes import is_frozen
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.control.job_queries import end_lost
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
@@ -335,7 +336,7 @@ class Watcher:
 def _dismissal(row: KnownRow) -> Dismissal | None:
     if row.dismissed is None:
         return None
-    return msgspec.json.decode(row.dismissed, type=Dismissal)
+    return msgspec.json.decode(row.dismissed, type=prepare_type(Dismissal))
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:

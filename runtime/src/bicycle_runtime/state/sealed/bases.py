@@ -26,6 +26,7 @@ from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.object_paths import checked_name, require_below
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.paths import STATE
 from bicycle_runtime.layouts.state import (
     BASE_INDEX_FILE_MAGIC,
@@ -50,7 +51,7 @@ _END_SECONDS_MAX = 1.0
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(BaseIndex)
+_DECODER = msgspec.msgpack.Decoder(prepare_type(BaseIndex))
 
 
 def encode_index(index: BaseIndex) -> bytes:

@@ -19,6 +19,7 @@ from zlib import crc32
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.state import (
     EVERYWHERE,
     STATE_FILE_MAGIC,
@@ -33,7 +34,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _KEYS = AnyCodec()
 
 
-_CHANGE_SETS = msgspec.msgpack.Decoder(list[ChangeSet])
+_CHANGE_SETS = msgspec.msgpack.Decoder(prepare_type(list[ChangeSet]))
 EMPTY_ARRAY = msgspec.Raw(b"\x90")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, same_bytes
 from bicycle_runtime.records.errors import RecordDecodingError
@@ -203,7 +204,7 @@ class ValueCodec:
 
 
 def _marked_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:
-    return msgspec.msgpack.Decoder(list[tuple[msgspec.msgpack.Ext, declared]])
+    return msgspec.msgpack.Decoder(prepare_type(list[tuple[msgspec.msgpack.Ext, declared]]))
 
 
 def without_version(item: bytes) -> bytes:

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.operations.kinds import KINDS
@@ -95,7 +96,7 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
         dead_letters, site.service.home, job.summary.job_id, after=after
     )
     plain = site.service.secrets.hide(job.summary.job_id, msgspec.to_builtins(found))
-    shown = msgspec.convert(plain, list[DeadLetter])
+    shown = msgspec.convert(plain, prepare_type(list[DeadLetter]))
     may_operate = request.state.identity.may(Role.OPERATOR)
     offered = (kind for kind in KINDS.values() if kind.tab == "dead-letters")
     can_replay = may_operate and any(fits(kind, job) for kind in offered)
