@@ -98,7 +98,7 @@ def test_ends_are_right_or_an_error(cluster, settings):
 
 
 class OnceRefused:
-    """A client whose next answer has an error in place of the offset of each partition."""
+    """A Kafka client whose next answer reports an error for each partition."""
 
     def __init__(self, client):
         self._client = client
@@ -122,7 +122,7 @@ class OnceRefused:
 
 
 class _Refused:
-    """What a broker says of a partition that is without a leader for the moment."""
+    """A partition for which the broker reports that it has no leader."""
 
     offset = -1
     error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)

@@ -224,7 +224,7 @@ class RemoteJobs:
             page = self._remote.get(
                 job_path(job, "dead-letters"), operator=operator, after=after, limit=count
             )
-            found += [msgspec.convert(plain, prepare_type(DeadLetter)) for plain in page["items"]]
+            found += msgspec.convert(page["items"], prepare_type(list[DeadLetter]))
             after = page["next"]
             if after is None or len(found) >= limit:
                 return found, after
@@ -244,10 +244,8 @@ class RemoteJobs:
 
     def figures(self, job: str | None) -> list[MetricSample]:
         path = "/cluster/metrics" if job is None else job_path(job, "metrics")
-        return [
-            msgspec.convert(each, prepare_type(MetricSample))
-            for each in self._remote.get(path)["items"]
-        ]
+        found: list[dict[str, Any]] = self._remote.get(path)["items"]
+        return msgspec.convert(found, prepare_type(list[MetricSample]))
 
     def totals(self) -> dict[str, Any]:
         found: dict[str, Any] = self._remote.get("/cluster")

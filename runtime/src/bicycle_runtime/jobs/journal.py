@@ -163,10 +163,10 @@ def recent_lines(path: Path) -> list[EpochLine]:
 
 
 def _decode(data: bytes, path: Path) -> list[EpochLine]:
-    lines = []
+    decoder, lines = msgspec.json.Decoder(prepare_type(EpochLine)), []
     for text in data.splitlines():
         try:
-            lines.append(msgspec.json.decode(text, type=prepare_type(EpochLine)))
+            lines.append(decoder.decode(text))
         except msgspec.MsgspecError:  # Of a disk that was full in the middle of a line.
             log_event(_LOG, "journal_line_unreadable", level=logging.WARNING, path=str(path))
     return lines
