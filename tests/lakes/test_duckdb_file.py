@@ -63,6 +63,24 @@ def test_keys_replace_rows_and_the_table_has_them_as_primary_key(duckdb_file):
         duckdb_file.execute("insert into a values (1, 'gus')")
 
 
+def test_values_of_other_columns_stay_when_the_job_has_fewer(duckdb_file):
+    duckdb_file.execute('create table a (id bigint primary key, "user" varchar, more varchar)')
+    duckdb_file.execute("insert into a values (1, 'a', 'x'), (2, 'b', 'y')")
+    duckdb_file.start(**PLAIN, keys=["id"]).run_epoch([[{"id": 2, "user": "c"}, ROWS[0]]])
+    duckdb_file.start(**PLAIN, keys=["id"]).run_epoch([[{"id": 3, "user": "d"}]])
+
+    found = [tuple(row.values()) for row in duckdb_file.read().sort_by("id").to_pylist()]
+    assert found == [(1, "ada", "x"), (2, "c", "y"), (3, "d", None)]
+
+
+def test_a_key_without_value_is_refused_before_the_seal(duckdb_file):
+    duckdb_file.execute('create table a (id bigint unique, "user" varchar)')
+    run = duckdb_file.start(**PLAIN, keys=["id"])
+
+    with pytest.raises(ValueError, match="'id' is None"):
+        run.stage(0, [[{"id": None, "user": "ada"}]])
+
+
 def test_a_table_without_a_key_of_exactly_these_columns_is_refused(duckdb_file):
     duckdb_file.execute('create table a (id bigint, "user" varchar)')
 

@@ -162,13 +162,25 @@ def test_many_rows_are_replaced_by_two_keys(lake):
     )
 
 
-def test_rows_of_other_columns_stay_when_the_job_has_fewer(lake):
-    lake.make(pyarrow.schema([("id", "int64"), ("name", "string"), ("more", "string")]))
-    lake.append(pyarrow.table({"id": [1, 2], "name": ["a", "b"], "more": ["x", "y"]}))
-    lake.start(**KEYED).run_epoch([[of(3, "c")]])
+def test_values_of_other_columns_stay_when_the_job_has_fewer(lake):
+    tags = pyarrow.list_(pyarrow.string())
+    lake.make(
+        pyarrow.schema([("id", "int64"), ("more", "string"), ("name", "string"), ("t", tags)])
+    )
+    for number, name in enumerate("abcd", 1):
+        more = {"more": [None, f"{name} more"], "t": [["one"], [name]]}
+        lake.append(pyarrow.table({"id": [-number, number], **more, "name": [name, name]}))
+    run = lake.start(**KEYED)
+    run.run_epoch([[of(5, "E"), of(2, "B"), of(-1, "A"), of(4, "D")]])
+    run.run_epoch([[of(2, "B2"), of(6, "F")]])
 
-    found = sorted(tuple(row.values()) for row in lake.read().to_pylist())
-    assert found == [(1, "a", "x"), (2, "b", "y"), (3, "c", None)]
+    rows = sorted(lake.read().to_pylist(), key=lambda row: row["id"])
+    assert [tuple(row[name] for name in ("id", "name", "more", "t")) for row in rows] == [
+        (-4, "d", None, ["one"]), (-3, "c", None, ["one"]), (-2, "b", None, ["one"]),
+        (-1, "A", None, ["one"]), (1, "a", "a more", ["a"]), (2, "B2", "b more", ["b"]),
+        (3, "c", "c more", ["c"]), (4, "D", "d more", ["d"]), (5, "E", None, None),
+        (6, "F", None, None),
+    ]  # fmt: skip
 
 
 def test_a_key_without_value_is_a_dead_letter(lake):

@@ -53,11 +53,9 @@ class _DuckdbTable(LakeTable):
         if not self._path.exists():
             return None
         with self.opened() as file:
-            try:
-                rows = file.sql(f"from {self._table} limit 0")
-            except duckdb.CatalogException:
+            if not _has_table(file, self._table):
                 return None
-            columns = rows.to_arrow_table().schema
+            columns = file.sql(f"from {self._table} limit 0").to_arrow_table().schema
             required = {row[0] for row in _run(file, f"describe {self._table}") if row[2] == "NO"}
             epochs = self._epochs(file)
             keys = self._unique_keys(file)
@@ -69,7 +67,7 @@ class _DuckdbTable(LakeTable):
     def make(self, schema: pyarrow.Schema) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self.opened() as file:
-            is_there = self._has_table(file)
+            is_there = _has_table(file, self._table)
             with _transaction(file):
                 self._make(file, schema, is_there=is_there)
 
@@ -86,9 +84,6 @@ class _DuckdbTable(LakeTable):
                 _run(file, f"alter table {self._table} add primary key ({keys})")
         self.marker(file)
 
-    def unsupported(self, schema: pyarrow.Schema) -> str:
-        return next((field.name for field in schema if "duration[" in str(field.type)), "")
-
     def is_away(self, error: Exception) -> bool:
         return isinstance(error, (*_CONFLICTS, OSError))
 
@@ -102,12 +97,11 @@ class _DuckdbTable(LakeTable):
             _run(file, "set timezone = 'UTC'")  # Arrow has the zone in the type of a column.
             yield file
 
-    def write(self, rows: Any, schema: pyarrow.Schema, commit: Commit, *, end: str = "") -> None:
+    def write(self, rows: Any, commit: Commit, *, end: str = "") -> None:
         """Insert rows and the epoch in one transaction.
 
         Args:
             rows: Of Arrow.
-            schema: Of the rows.
             commit: The epoch; nothing is written again.
             end: The end of the statement.
         """
@@ -117,7 +111,7 @@ class _DuckdbTable(LakeTable):
             if any(epoch >= commit.epoch for (epoch,) in _run(file, last, commit.run)):
                 return
             file.register(_ROWS, rows)
-            names = _names(schema.names)
+            names = _names(rows.schema.names)
             insert = f"insert into {self._table} ({names}) select {names} from {_ROWS}"
             _run(file, f"{insert} {end}")
             _run(
@@ -138,18 +132,8 @@ class _DuckdbTable(LakeTable):
 
     def _epochs(self, file: duckdb.DuckDBPyConnection) -> dict[str, int]:
         """Return the last epoch of each run; empty before the first write."""
-        try:
-            found = _run(file, f"select run, epoch from {_quote(self._options.marker_table)}")
-        except duckdb.CatalogException:
-            return {}
-        return dict(found)
-
-    def _has_table(self, file: duckdb.DuckDBPyConnection) -> bool:
-        try:
-            _run(file, f"describe {self._table}")
-        except duckdb.CatalogException:
-            return False
-        return True
+        name = _quote(self._options.marker_table)
+        return dict(_run(file, f"select run, epoch from {name}")) if _has_table(file, name) else {}
 
     def _unique_keys(self, file: duckdb.DuckDBPyConnection) -> list[set[str]]:
         schema, _, name = self._options.table.rpartition(".")
@@ -190,19 +174,27 @@ class _DuckdbVersion(LakeVersion):
         return self._epochs.get(run, -1)
 
     def append(self, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
-        self._table.write(rows, rows.schema, commit)
+        self._table.write(rows, commit)
 
     def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
-        others = [name for name in self._schema.names if name not in commit.keys]
+        others = [name for name in rows.schema.names if name not in commit.keys]
         changes = ", ".join(f"{_quote(name)} = excluded.{_quote(name)}" for name in others)
         action = f"update set {changes}" if others else "nothing"
         end = f"on conflict ({_names(commit.keys)}) do {action}"
-        self._table.write(rows, rows.schema, commit, end=end)
+        self._table.write(rows, commit, end=end)
 
 
 def _run(file: duckdb.DuckDBPyConnection, statement: str, *values: object) -> list[Any]:
     """Execute a statement and return all its rows: unread rows block the connection."""
     return file.execute(statement, list(values)).fetchall()
+
+
+def _has_table(file: duckdb.DuckDBPyConnection, name: str) -> bool:
+    try:
+        _run(file, f"describe {name}")
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 @contextmanager

@@ -121,9 +121,6 @@ class _IcebergTable(LakeTable):
             if not catalog.table_exists(self.name):  # Another process has made it meanwhile.
                 raise
 
-    def unsupported(self, schema: pyarrow.Schema) -> str:
-        return next((field.name for field in schema if "duration[" in str(field.type)), "")
-
     def is_away(self, error: Exception) -> bool:
         return isinstance(error, CommitFailedException | OSError | OperationalError)
 
@@ -177,8 +174,7 @@ class _IcebergVersion(LakeVersion):
 
     @property
     def schema(self) -> pyarrow.Schema:
-        found = self._table.schema().as_arrow()
-        return pyarrow.schema([field.remove_metadata() for field in found])
+        return _schema_of(self._table)
 
     def checks(self) -> RowChecks:
         schema = self._table.schema()
@@ -201,10 +197,8 @@ class _IcebergVersion(LakeVersion):
 
     def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
         with self._transaction(commit) as changes:
-            kept = replace_rows(self._table, changes, rows, commit)
-            if kept is not None:
-                _append(changes, kept, commit)
-            _append(changes, rows.to_reader(), commit)
+            for each in replace_rows(self._table, changes, rows, commit):
+                _append(changes, each, commit)
 
     def _transaction(self, commit: Commit) -> Transaction:
         """Begin a commit on this version; the library tries it once."""
@@ -258,8 +252,8 @@ _high: Any = LessThanOrEqual
 
 def replace_rows(
     table: Table, changes: Transaction, rows: pyarrow.Table, commit: Commit
-) -> pyarrow.RecordBatchReader | None:
-    """Take files with keys of rows out of the table, and return their other rows.
+) -> list[pyarrow.RecordBatchReader]:
+    """Take files with keys of rows out of the table, and return the rows to add.
 
     Args:
         table: As it was looked at.
@@ -268,48 +262,70 @@ def replace_rows(
         commit: By which keys.
 
     Returns:
-        The rows to add again, read on demand, or None.
+        The other rows of the files, read on demand, and the new rows. These have the columns that
+        they lack from the rows that they replace.
     """
-    keys = rows.select(list(commit.keys))
-    found = []
+    schema, keys = _schema_of(table), rows.select(list(commit.keys))
+    lacking = [name for name in schema.names if name not in rows.schema.names]
+    found, replaced = [], []
     for task in table.scan(row_filter=_within(keys)).plan_files():
-        file_keys = _read(table, task, commit.keys)
-        indexes = _other_indexes(file_keys, keys)
-        if len(indexes) < file_keys.num_rows:
-            found.append((task, indexes))
-    if not found:
-        return None
-    with changes.update_snapshot(snapshot_properties=commit.facts).overwrite() as removing:
-        for task, _ in found:
-            removing.delete_data_file(task.file)
+        file_keys = _read(table, task, keys.schema)
+        indexes = _indexes(file_keys, keys, "left anti")
+        if len(indexes) == file_keys.num_rows:
+            continue
+        found.append((task, indexes))
+        if lacking:
+            columns = pyarrow.schema([*keys.schema, *map(schema.field, lacking)])
+            same = _read(table, task, columns)
+            replaced.append(same.take(_indexes(file_keys, keys, "left semi")))
+    if found:
+        with changes.update_snapshot(snapshot_properties=commit.facts).overwrite() as removing:
+            for task, _ in found:
+                removing.delete_data_file(task.file)
+    if replaced:
+        rows = _fill(rows, pyarrow.concat_tables(replaced), commit.keys).select(schema.names)
     left = [(task, indexes) for task, indexes in found if len(indexes)]
-    if not left:
-        return None
-    return pyarrow.RecordBatchReader.from_batches(rows.schema, _rows_of(table, left, rows.schema))
+    kept = pyarrow.RecordBatchReader.from_batches(schema, _rows_of(table, left, schema))
+    return [kept, rows.to_reader()] if left else [rows.to_reader()]
 
 
 def _rows_of(
     table: Table, left: Sequence[tuple[FileScanTask, pyarrow.Array]], schema: pyarrow.Schema
 ) -> Iterator[pyarrow.RecordBatch]:
     for task, indexes in left:
-        kept = _read(table, task, schema.names).take(indexes)
-        yield from kept.cast(schema).to_batches()
+        yield from _read(table, task, schema).take(indexes).to_batches()
 
 
-def _read(table: Table, task: FileScanTask, names: Sequence[str]) -> pyarrow.Table:
-    """Return all rows of a file that are not deleted, in order."""
-    columns = table.schema().select(*names)
+def _schema_of(table: Table) -> pyarrow.Schema:
+    return pyarrow.schema([field.remove_metadata() for field in table.schema().as_arrow()])
+
+
+def _read(table: Table, task: FileScanTask, schema: pyarrow.Schema) -> pyarrow.Table:
+    """Return columns of all rows of a file that are not deleted, in order."""
+    columns = table.schema().select(*schema.names)
     scan = ArrowScan(table.metadata, table.io, columns, AlwaysTrue())
-    return scan.to_table([task]).select(list(names))
+    return scan.to_table([task]).select(schema.names).cast(schema)
 
 
-def _other_indexes(file_keys: pyarrow.Table, keys: pyarrow.Table) -> pyarrow.Array:
-    """Return the positions of a file's rows without any of the keys, in order."""
-    indexes = pyarrow.array(range(file_keys.num_rows), pyarrow.int64())
-    numbered = file_keys.cast(keys.schema).append_column(_INDEX, indexes)
-    others = numbered.join(keys, keys=keys.schema.names, join_type="left anti")
-    found = others.column(_INDEX).combine_chunks()
+def _number(rows: pyarrow.Table) -> pyarrow.Table:
+    return rows.append_column(_INDEX, pyarrow.array(range(rows.num_rows), pyarrow.int64()))
+
+
+def _indexes(file_keys: pyarrow.Table, keys: pyarrow.Table, kind: str) -> pyarrow.Array:
+    """Return the positions of a file's rows with or without any of the keys, in order."""
+    joined = _number(file_keys).join(keys, keys=keys.schema.names, join_type=kind)
+    found = joined.column(_INDEX).combine_chunks()
     return found.take(pc.sort_indices(found))
+
+
+def _fill(rows: pyarrow.Table, replaced: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
+    """Return rows with the other columns of replaced rows, null in a row with a new key."""
+    names = list(keys)
+    old = _number(replaced.select(names)).group_by(names).aggregate([(_INDEX, "max")])
+    joined = _number(rows.select(names)).join(old, keys=names).sort_by(_INDEX)
+    others = replaced.drop_columns(names).take(joined.column(f"{_INDEX}_max"))
+    columns = [*rows.columns, *others.columns]
+    return pyarrow.Table.from_arrays(columns, schema=pyarrow.schema([*rows.schema, *others.schema]))
 
 
 def _within(keys: pyarrow.Table) -> BooleanExpression:

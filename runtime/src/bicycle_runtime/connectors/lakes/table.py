@@ -63,9 +63,9 @@ class LakeVersion(ABC):
 
     @abstractmethod
     def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
-        """Replace rows with equal keys, each key once; errors as of ``append``.
+        """Replace rows with equal keys, each key once; fails like ``append``.
 
-        Fails as ``append``.
+        A replaced row keeps its values of columns that the new rows lack.
         """
 
 
@@ -82,9 +82,9 @@ class LakeTable(ABC):
     def make(self, schema: pyarrow.Schema) -> None:
         """Make the table where it is missing."""
 
-    @abstractmethod
     def unsupported(self, schema: pyarrow.Schema) -> str:
         """Return the first column that this kind of table does not support, or ""."""
+        return next((field.name for field in schema if "duration[" in str(field.type)), "")
 
     def folder_problem(self, schema: pyarrow.Schema) -> str:
         """Return why columns cannot partition a table as requested, or ""."""
