@@ -1,5 +1,7 @@
 """The Parquet sink: columns, folders, when parts are complete, and what others read of it."""
 
+import errno
+import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -135,6 +137,31 @@ def test_open_parts_of_a_folder_are_joined_without_rows_that_are_visible(table, 
         assert found <= 40
         counts[name.partition("/")[0]] += found
     assert counts == {"user=user 0": 320, **{f"user=user {each}": 20 for each in range(1, 5)}}
+
+
+def test_files_whose_rows_are_all_visible_are_not_held(table, out):
+    run = table(partition_by="field", partition_field="user", roll_rows=2)
+    for number in range(40):
+        run.run_epoch([events([10 * number, 10 * number + 5])])
+        assert run.state["held"]["files"] == []
+        run.collect()
+
+    assert len(rows(out)) == 80
+    assert (run.sink.waiting(), run.sink.deadline_ms()) == (None, None)
+
+
+def test_files_without_rows_are_joined_when_another_file_has_some(table, out):
+    run = table(partition_by="field", partition_field="user", roll_rows=2)
+    run.run_epoch([events([1])])
+    for number in range(70):
+        run.run_epoch([events([10 * number, 10 * number + 5])])
+        run.collect()
+        run.restart()
+        assert len(run.state["held"]["files"]) <= 64
+    assert {name.partition("/")[0] for name in files(out)} == {"user=user 0"}
+    run.run_epoch([], is_last=True)
+
+    assert sorted(row["n"] for row in rows(out)) == [0, 1, *range(5, 700, 5)]
 
 
 def group_rows(path):
@@ -287,6 +314,32 @@ def test_parts_that_are_not_sealed_any_more_are_taken_back(table, out, tmp_path)
     assert rows(out) == events([1, 2])
     kept = list(tmp_path.glob("checkpoints/connectors/v/withdrawn/part-*.parquet"))
     assert [parquet.read_table(path).to_pylist() for path in kept] == [events([3, 4])]
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_held_rows_come_again_after_a_fallback_to_an_epoch_that_holds_them(
+    table, out, monkeypatch, is_linked
+):
+    if not is_linked:
+        monkeypatch.setattr(os, "link", refuse_link)
+    run = table()
+    run.run_epoch([events([1, 2])])
+    sealed = (run.epoch, run.state)
+    run.run_epoch([], is_last=True)
+    assert rows(out) == events([1, 2])
+    run.epoch, run.state = sealed
+    run.restart()
+    assert rows(out) == []
+    run.run_epoch([], is_last=True)
+    run.run_epoch([])
+    run.collect()
+
+    assert rows(out) == events([1, 2])
+    assert run.services.storage.list("staged") == []
+
+
+def refuse_link(source, target, **_):
+    raise OSError(errno.EXDEV, "Invalid cross-device link", source, None, target)
 
 
 def test_who_was_replaced_publishes_nothing(table, out):

@@ -7,12 +7,14 @@ checkpoint directory (``tables.held``).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from pyarrow import parquet
 
 from bicycle_runtime.base.errors import StorageError
 from bicycle_runtime.base.files import make_folder, sync_folder
-from bicycle_runtime.base.storage import LocalStorage, publish_file
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE, TABLE_DIFFERS
 from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
@@ -66,8 +68,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             TABLE_DIFFERS: files are there whose columns do not fit.
             OUTPUT_HELD: another job that may live continues the same parts.
         """
-        is_local = isinstance(self._output, LocalStorage)
-        if is_local and not Path(self._output.url).is_dir():
+        if isinstance(self._output, LocalStorage) and not Path(self._output.url).is_dir():
             return  # There is nothing; ``start`` reports other errors.
         if "run" in state:
             self._claim_of(run_of(state), services).refuse_holder()
@@ -118,32 +119,26 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
 
     def _complete(self, epoch: int, number: int, plan: Completion) -> None:
         begin = f"part-{epoch:010d}-{number:04d}"
-        storage = self.services.storage
         [first, *others] = plan.files
         is_whole = not others and first.crc32 is not None and not first.has_folders
         if is_whole and first.record_count <= self._options.roll_rows:
-            self._move(first, f"{begin}-0000-{self._run}.parquet")
+            self._publish_whole(first, f"{begin}-0000-{self._run}.parquet")
             return
-        with HeldReader(storage, plan.files) as reader:
+        write = partial(self._write_folder, begin, plan.file_rows)
+        with HeldReader(self.services.storage, plan.files) as reader:
             if not first.has_folders:
                 count = sum(file.record_count for file in plan.files)
                 name = f"{begin}-0000-{self._run}.parquet"
                 if count <= plan.file_rows and self._copy(name, reader):
                     return
-                rows = FolderRows("", count, reader.batches())
-                self._write_folder(begin, plan.file_rows, rows)
+                write(FolderRows("", count, reader.batches()))
                 return
             for several in reader.folders(plan.folder):
                 if len(several) == 1:
-                    self._write_folder(begin, plan.file_rows, several[0])
+                    write(several[0])
                     continue
                 with ThreadPoolExecutor(_WRITERS, thread_name_prefix="parts") as pool:
-                    tasks = [
-                        pool.submit(self._write_folder, begin, plan.file_rows, each)
-                        for each in several
-                    ]
-                    for task in tasks:
-                        task.result()
+                    list(pool.map(write, several))
 
     def stop(self) -> None:
         """Release the output."""
@@ -188,18 +183,19 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             reader.copy_groups(stream, footers)
         return True
 
-    def _move(self, file: HeldFile, name: str) -> None:
-        """Publish a staged file as a part, unchanged."""
-        storage = self.services.storage
-        if self._output.exists(name):
+    def _publish_whole(self, file: HeldFile, name: str) -> None:
+        """Publish a staged file as a part, and keep it: earlier epochs may hold it."""
+        storage, output = self.services.storage, self._output
+        if output.exists(name):
             return
-        if isinstance(self._output, LocalStorage):
+        if isinstance(output, LocalStorage) and isinstance(storage, LocalStorage):
             for _ in staged_blocks(storage, file.staged()):
                 continue  # Reading it whole proves its checksum.
-            publish_file(storage, file.path, Path(self._output.root, name))
-            sync_folder(Path(self._output.root))
-            return
-        with self._output.open_write(name) as stream:
+            with contextlib.suppress(OSError):  # The file cannot be linked: it is copied below.
+                output.local_path(name).hardlink_to(storage.local_path(file.path))
+                sync_folder(Path(output.root))
+                return
+        with output.open_write(name) as stream:
             for block in staged_blocks(storage, file.staged()):
                 stream.write(block)
 

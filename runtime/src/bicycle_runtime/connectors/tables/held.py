@@ -194,9 +194,7 @@ class HeldDraft:
 
     def _is_full(self, folder: str) -> bool:
         is_long = self._rows_of(folder) >= self._limits.roll_rows
-        return is_long or (
-            self._rows_of(folder) > 0 and self._bytes_of(folder) >= self._limits.roll_bytes
-        )
+        return is_long or self._bytes_of(folder) >= self._limits.roll_bytes
 
     def _bytes_of(self, folder: str) -> int:
         total = sum(file.record_count for file in self.held.files)
@@ -208,10 +206,14 @@ class HeldDraft:
             return
         self._plan(folder)
         held = self.held
+        left_count = held.record_count - self._rows_of(folder)
+        if not left_count:
+            self.held = HeldRows()
+            return
         self.held = replace(
             held,
             files=tuple(replace(file, taken=(*file.taken, folder)) for file in held.files),
-            record_count=held.record_count - self._rows_of(folder),
+            record_count=left_count,
             counts={name: count for name, count in held.counts.items() if name != folder},
         )
 

@@ -46,8 +46,6 @@ class FolderRows:
 class HeldReader:
     """A context manager that opens held files, each verified against its record.
 
-    A context manager.
-
     Args:
         storage: Their location.
         files: In the order of their rows.
@@ -183,7 +181,8 @@ def carry_out_join(plan: HeldJoin, storage: Storage) -> None:
         return
     with HeldReader(storage, plan.files) as reader:
         groups = in_groups(reader.batches(), GROUP_ROWS)
-        first = next(groups)
+        # Without rows the file is there all the same: later epochs name it.
+        first = next(groups, reader.schema.empty_table())
         with (
             storage.open_write(plan.path) as stream,
             parquet_writer(stream, first, "snappy") as writer,
