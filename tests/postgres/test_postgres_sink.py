@@ -86,6 +86,38 @@ def test_the_last_record_of_a_key_wins_and_deletions_delete(server, sink, table)
     assert (epoch, job) == (run.epoch, "job")
 
 
+def test_a_deletion_needs_no_values_but_its_keys(server, sink, table):
+    server.query(f"create table {table} (id bigint primary key, name text not null)")
+    run = keyed(sink)
+    run.run_epoch([[of(1, "a"), of(2, "b"), of(3, None, gone=True)]])
+    run.run_epoch([[{"id": 2, "gone": True}, {"id": 4, "name": "d"}]])
+
+    assert server.query(f"select * from {table} order by id") == [(1, "a"), (4, "d")]
+    for unset in (False, None):
+        with pytest.raises(ValueError, match="'name' is None"):
+            run.stage(
+                5, [[of(1, None, gone=True), of(2, None, gone=unset), of(3, "c"), of(4, "d")]]
+            )
+    with pytest.raises(ValueError, match="'id' is None"):
+        run.stage(5, [[{"gone": True}]])
+
+
+def test_a_key_without_value_is_refused_where_the_table_would_take_it(server, sink, table):
+    server.query(f"create table {table} (id bigint unique, name text)")
+
+    with pytest.raises(ValueError, match="'id' is None"):
+        keyed(sink).stage(5, [[of(None, "a")]])
+
+
+def test_values_of_other_columns_stay_when_the_job_has_fewer(server, sink, table):
+    server.query(f"create table {table} (id bigint primary key, name text, more text default 'z')")
+    server.query(f"insert into {table} values (1, 'a', 'x'), (2, 'b', 'y')")
+    keyed(sink).run_epoch([[of(2, "c"), of(3, "d")]])
+
+    found = server.query(f"select * from {table} order by id")
+    assert found == [(1, "a", "x"), (2, "c", "y"), (3, "d", "z")]
+
+
 def test_each_type_of_field_has_its_column(server, sink, table):
     sink(Order, create_table=True).run_epoch([[FULL, Order(8, None)]])
 

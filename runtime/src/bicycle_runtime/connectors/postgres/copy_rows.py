@@ -46,10 +46,14 @@ class ColumnLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyWriterFactory:
-    """Opens writers; picklable. ``limits`` are those of each column, by name."""
+    """Opens writers; picklable. ``limits`` are those of each column, by name.
+
+    A row is a deletion where ``delete_field`` is true; it needs no values but its keys.
+    """
 
     columns: TableColumns
     limits: Mapping[str, ColumnLimits]
+    delete_field: str
 
     def open(self, task: WriterTask) -> CopyWriter:
         """Return a writer for one subtask and epoch."""
@@ -71,6 +75,7 @@ class CopyWriter(StagedWriter):
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
         """Return the row of each record."""
         batch = self._table.columns.batch(values, times)
+        _check_required(batch, self._table)
         texts = [
             _texts(name, column, self._table.limits.get(name, ColumnLimits()))
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -83,10 +88,20 @@ class CopyWriter(StagedWriter):
         return self.prepare([value], [time_ms])[0]
 
 
+def _check_required(rows: pyarrow.RecordBatch, table: CopyWriterFactory) -> None:
+    """Raise ValueError where a row that is not a deletion lacks a required value."""
+    required = [name for name, limits in table.limits.items() if limits.is_required]
+    names = [name for name in required if rows.column(name).null_count]
+    if names and table.delete_field:
+        flags = listed_values(rows.column(table.delete_field))
+        rows = rows.filter(pyarrow.array([flag is not True for flag in flags]))
+    for name in names:
+        if rows.column(name).null_count:
+            raise ValueError(f"field {name!r} is None, but its column is NOT NULL")
+
+
 def _texts(name: str, column: pyarrow.Array, limits: ColumnLimits) -> list[str]:
     """Return the text of each value."""
-    if limits.is_required and column.null_count:
-        raise ValueError(f"field {name!r} is None, but its column is NOT NULL")
     values = listed_values(column)
     if limits.number_max is not None:
         _check_numbers(name, values, limits.number_max)

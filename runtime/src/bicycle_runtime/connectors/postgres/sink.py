@@ -78,7 +78,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(PostgresSinkOptions, spec)
-        self._columns = columns_of(spec, options.columns, options.timestamp_field)
+        columns = columns_of(spec, options.columns, options.timestamp_field)
+        self._columns = columns.requiring(options.keys)
         self.takes_times = bool(self._columns.time_name)
         self._schema = self._columns.schema
         _check_keys(options, spec, self._schema.names)
@@ -136,7 +137,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
 
     def writer(self) -> CopyWriterFactory:
         """Return the factory of writers, with the table's limits at the start."""
-        return CopyWriterFactory(columns=self._columns, limits=self._limits)
+        deleted = self._options.delete_field
+        return CopyWriterFactory(columns=self._columns, limits=self._limits, delete_field=deleted)
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
         """Name the staged files, and where and how they are written."""
@@ -321,18 +323,12 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             "number": _NUMBER,
             "columns": _names(state["columns"]),
             "keys": _names(keys),
-            "deleted": sql.SQL(", false as {}").format(sql.Identifier(deleted))
-            if deleted
-            else sql.SQL(""),
+            "deleted": sql.SQL(", false as {}" if deleted else "").format(sql.Identifier(deleted)),
         }
         connection.execute(
             sql.SQL(
                 "create temporary table {stage} on commit drop as "
-                "select {columns}{deleted} from {table} with no data"
-            ).format(**parts)
-        )
-        connection.execute(
-            sql.SQL(
+                "select {columns}{deleted} from {table} with no data; "
                 "alter table {stage} add column {number} bigint generated always as identity"
             ).format(**parts)
         )
