@@ -21,6 +21,7 @@ CHART_FILE = FILE.parents[3] / "chart/crds/bicycle.yaml"
 _HEAD = "# Written by tools/generate.py from the declared options of the runtime.\n"
 # The resource itself has these: its name, its spec, its version.
 _OF_RESOURCE = frozenset({"plugin", "plugin_env", "name", "parallelism", "functions_of_plugins"})
+_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"  # Of a resource; the operator checks it, too.
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
 _NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
@@ -162,7 +163,7 @@ def _autoscaling() -> dict[str, Any]:
 
 def _savepoint() -> dict[str, Any]:
     schema = _options(SavepointOptions, "A savepoint of a job; it is created once.")
-    job = _TEXT | {"description": "Name of a BicycleJob in the same namespace."}
+    job = _TEXT | {"description": "Name of a BicycleJob in the same namespace.", "pattern": _NAME}
     rule = {"rule": "self == oldSelf", "message": "a savepoint is created once: use another name"}
     return schema | {
         "required": ["job"], "properties": {"job": job, **schema["properties"]},

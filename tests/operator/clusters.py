@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from bicycle_operator.reconciling import reconcile, remove
+from bicycle_operator.reconciling import RETRY_S, reconcile
 from bicycle_operator.service import Service
 from tests.operator.services import JobsWithoutProcesses, serving
 
@@ -81,14 +81,26 @@ class Cluster:
                 return
         raise AssertionError(self.status)
 
+    def mark_deleted(self):
+        self.resource["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self.resource["metadata"]["generation"] += 1
+
     async def delete(self):
+        """Make steps until the resource may be removed; each failure waits for its delay."""
+        self.mark_deleted()
         for _ in range(STEPS_MAX):
-            try:
-                if await remove(self.resource, self.service) is None:
-                    return
-            except Killed:
-                continue
+            await self.step()
+            if self.is_over:
+                return
+            if self.status.get("seen") is not None:
+                self.now_s += RETRY_S
         raise AssertionError(self.status)
+
+    @property
+    def is_over(self):
+        generation = self.resource["metadata"]["generation"]
+        is_observed = self.status.get("observedGeneration") == generation
+        return is_observed and self.synced["status"] == "True"
 
 
 def apply(target, patch):

@@ -56,6 +56,7 @@ class JobsWithoutProcesses:
         held: Kinds of operations that stay waiting.
         fails: Errors by kind; the next operation of the kind fails with it.
         refuses: Errors by kind; the next request of the kind is rejected with it.
+        unsaved: The error of each savepoint of a job that has stopped.
         started: Names of the jobs that were started, in order.
         performed: Kinds of the performed operations, in order.
     """
@@ -69,6 +70,7 @@ class JobsWithoutProcesses:
     refuses: dict[str, BicycleError] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     performed: list[str] = field(default_factory=list)
+    unsaved: BicycleError | None = None
     is_down: bool = False
     now_ms: int = 1_000
 
@@ -126,8 +128,8 @@ class JobsWithoutProcesses:
             if error is None:
                 try:
                     result = self._perform(found)
-                except JobRunningError as running:
-                    error = running
+                except BicycleError as raised:
+                    error = raised
             found = msgspec.structs.replace(
                 found, state="done" if error is None else "failed", result=result,
                 error=error and failure_of(error), ended_ms=self.now_ms,
@@ -146,10 +148,10 @@ class JobsWithoutProcesses:
             self.performed.append("submit")
             return {"job_id": operation.job, "state": "CREATED"}
         assert run is not None
-        self.performed.append(operation.kind)
         result: dict[str, Any] = {"state": "", "epoch": 7}
         if operation.kind in ENDS:
-            run.state = ENDS[operation.kind]
+            is_lost = operation.kind == "suspend" and self.unsaved is not None
+            run.state = State.STOPPED if is_lost else ENDS[operation.kind]
             if operation.kind == "suspend":
                 result["savepoint"] = {"url": "file:/s/1", "epoch": 7, "name": "1"}
         elif operation.kind == "savepoint":
@@ -159,6 +161,9 @@ class JobsWithoutProcesses:
         elif operation.kind == "upgrade":
             run.body = {**run.body, "digest": operation.facts["digest"]}
             result["savepoint"] = "file:/s/upgrade"
+        if operation.kind in ("suspend", "savepoint") and self.unsaved and run.state.is_final:
+            raise self.unsaved
+        self.performed.append(operation.kind)
         return result
 
     def rows(self) -> list[Any]:

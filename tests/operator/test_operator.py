@@ -1,11 +1,13 @@
 """The whole operator beside an API server: watches, patches, finalizers, events and peers."""
 
+from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.errors import ConfigError
 from tests.operator.kubernetes import in_world
 
 NAME = "shop.clicks"
+NO_ACCESS = STORAGE_ACCESS_DENIED(url="s3://a", action="write", path="b", reason="403")
 
 
 @in_world
@@ -139,6 +141,41 @@ async def test_a_savepoint_without_a_running_job_fails_with_the_reason(world):
         await world.until(lambda: "Failed" in world.events(), "the event")
 
     assert world.savepoint()["message"].startswith("BIC-")
+
+
+@in_world
+async def test_a_savepoint_reaches_only_jobs_of_its_namespace(world):
+    victim = {"plugin": "x", "name": "other.victim", "options": {}}
+    world.jobs.request("/jobs", "", victim, "other")
+    world.jobs.look(1)
+    names = {"path": "x/../other.victim/cancel#", "encoded": "x%2F..%2Fother.victim%2Fcancel%23",
+             "query": "victim?", "empty": ""}  # fmt: skip
+    async with world.operator():
+        for name, job in names.items():
+            await world.save(name=name, job=job, to="s3://mine")
+        for name in names:
+            await world.until(lambda name=name: world.savepoint(name).get("phase"), name)
+            assert world.savepoint(name)["phase"] == "Failed"
+            assert "is not the name of a BicycleJob" in world.savepoint(name)["message"]
+
+    assert world.jobs.performed == ["submit"]
+    assert world.jobs.runs["other.victim"].state is State.RUNNING
+
+
+@in_world
+async def test_a_deletion_whose_savepoint_fails_has_a_condition_and_an_event(world):
+    async with world.operator():
+        await world.create()
+        await world.until(lambda: world.reason() == "Applied", "the start")
+        world.jobs.unsaved = NO_ACCESS
+        await world.delete()
+        await world.until(lambda: world.reason() == "Retrying", "the failure")
+        await world.until(lambda: "Retrying" in world.events(), "the event")
+        assert world.found() is not None
+        await world.change(deletionPolicy="Cancel")
+        await world.until(lambda: world.found() is None, "the end")
+
+    assert world.jobs.performed == ["submit"]
 
 
 @in_world

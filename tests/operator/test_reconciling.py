@@ -4,6 +4,7 @@ import pytest
 
 from bicycle_operator.reconciling import FIRST_RETRY_S, RETRY_S
 from bicycle_operator.service import Unavailable
+from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED
 from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.errors import QUOTA_EXCEEDED
@@ -13,6 +14,7 @@ from tests.operator.clusters import on_cluster
 from tests.operator.services import LIMIT
 
 NAME = "shop.clicks"
+NO_ACCESS = STORAGE_ACCESS_DENIED(url="s3://a", action="write", path="b", reason="403")
 NO_EPOCH = CHECKPOINT_MISSING(url="file:/c", found="", hint="wait until the job seals an epoch")
 
 
@@ -378,6 +380,91 @@ async def test_a_failed_end_is_requested_again(cluster):
     await cluster.delete()
 
     assert cluster.jobs.runs[NAME].state is State.SUSPENDED
+
+
+async def attempt(cluster):
+    """Wait for the next retry, and make the steps of one attempt."""
+    cluster.now_s += RETRY_S
+    for _ in range(3):
+        await cluster.step()
+
+
+@on_cluster
+async def test_a_deleted_resource_whose_savepoint_fails_is_kept_until_it_succeeds(cluster):
+    await cluster.settle()
+    cluster.jobs.unsaved = NO_ACCESS
+    cluster.mark_deleted()
+    for _ in range(4):
+        await cluster.step()
+    for count in (2, 3):
+        assert cluster.jobs.runs[NAME].state is State.STOPPED
+        assert not cluster.is_over
+        assert cluster.synced["reason"] == "Retrying"
+        assert cluster.synced["message"].startswith("savepoint: BIC-1136: ")
+        assert [each.kind for each in cluster.jobs.operations].count("savepoint") == count - 1
+        await attempt(cluster)
+    cluster.jobs.unsaved = None
+    await attempt(cluster)
+
+    assert cluster.is_over
+    assert cluster.jobs.performed == ["submit", "savepoint"]
+    assert cluster.status["lastSavepoint"] == {"url": "file:/s/now", "epoch": 7}
+    keys = [each.key for each in cluster.jobs.operations]
+    assert len(keys) == len(set(keys))
+
+
+@on_cluster
+async def test_a_deleted_resource_without_savepoint_is_released_by_another_policy(cluster):
+    await cluster.settle()
+    cluster.jobs.unsaved = NO_ACCESS
+    cluster.mark_deleted()
+    await attempt(cluster)
+    assert not cluster.is_over
+
+    cluster.change(deletionPolicy="Cancel")
+    await cluster.step()
+    assert cluster.is_over
+
+
+@on_cluster
+async def test_a_deleted_resource_whose_job_has_no_epoch_has_nothing_to_save(cluster):
+    await cluster.settle()
+    cluster.jobs.unsaved = NO_EPOCH
+    await cluster.delete()
+
+    assert [each.kind for each in cluster.jobs.operations] == ["submit", "suspend"]
+
+
+@on_cluster
+async def test_a_savepoint_that_another_client_requested_does_not_keep_a_deleted_resource(cluster):
+    await cluster.settle()
+    cluster.jobs.end(NAME, State.STOPPED)
+    cluster.jobs.unsaved = NO_ACCESS
+    cluster.jobs.request("/jobs/{job_id}/savepoints", NAME, {}, "other")
+    await cluster.delete()
+
+    assert [each.kind for each in cluster.jobs.operations] == ["submit", "savepoint"]
+
+
+@pytest.mark.parametrize("change", [{"suspend": True}, {"params": {"topic": "b"}}])
+def test_a_stop_whose_savepoint_fails_is_not_applied_until_it_succeeds(change):
+    @on_cluster
+    async def scenario(cluster):
+        cluster.change(savepointPolicy="OnStop")
+        await cluster.settle()
+        cluster.jobs.unsaved = NO_ACCESS
+        cluster.change(**change)
+        await cluster.settle()
+        assert cluster.synced["reason"] == "Retrying"
+        assert cluster.jobs.performed == ["submit"]
+
+        cluster.jobs.unsaved = None
+        await attempt(cluster)
+        await cluster.settle()
+        assert cluster.synced["reason"] == "Applied"
+        assert cluster.jobs.performed[:2] == ["submit", "savepoint"]
+
+    scenario()
 
 
 @on_cluster

@@ -2,15 +2,17 @@
 
 A timer makes all steps, and a lost watch only delays a change. The timer writes patches itself: if
 a patch of kopf fails, kopf stops the timer until the operator restarts. kopf may call the handler
-of a deletion while a timer runs, so both take the lock of the resource.
+of a deletion, which makes the last steps, while a timer runs: both take the lock of the resource.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import kopf
@@ -18,10 +20,11 @@ from kopf._cogs.clients.errors import APIError
 from kopf._cogs.clients.patching import patch_obj
 
 from bicycle_operator.autoscaling import autoscale
-from bicycle_operator.reconciling import job_name, reconcile, remove
+from bicycle_operator.reconciling import job_name, reconcile
 from bicycle_operator.service import Json, Refused, Service, Unavailable
 
 _JOBS = ("bicycle.dev", "v1alpha1", "bicyclejobs")
+_NAME = re.compile("[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # Of a BicycleJob, as in crds.yaml.
 _SAVEPOINTS = ("bicycle.dev", "v1alpha1", "bicyclesavepoints")
 _WARNINGS = frozenset({"Failed", "JobExists", "OperationFailed", "PluginMissing", "Rejected",
                        "Retrying", "ServiceUnavailable"})  # fmt: skip
@@ -40,36 +43,35 @@ def register(
         except (APIError, aiohttp.ClientError, TimeoutError) as error:
             raise kopf.TemporaryError(f"not written: {error}", delay=period_s) from error
 
+    async def advance(body: kopf.Body, cause: Any) -> bool:
+        former, patch = dict(body.get("status", {})), kopf.Patch()
+        try:
+            status = await reconcile(body, service, now_s=time.time())
+            if "autoscaling" in body["spec"]:
+                await _autoscale(body, status, patch, service)
+        except (Refused, Unavailable) as error:
+            lost = {"status": "Unknown", "reason": "ServiceUnavailable", "message": str(error)}
+            conditions = [{**each, **lost} for each in former.get("conditions", [])]
+            status = {**former, "seen": None, "conditions": conditions}
+        if status != former:
+            patch.status.update(status)
+        await write(patch, cause)
+        for each in status["conditions"]:
+            if each not in former.get("conditions", []):
+                _report(body, each["reason"], each["message"])
+        return any((c["type"], c["status"]) == ("Synced", "True") for c in status["conditions"])
+
     @kopf.timer(*_JOBS, interval=period_s, registry=registry)
     async def reconcile_job(body: kopf.Body, memo: Any, **cause: Any) -> None:
         async with memo.setdefault("lock", asyncio.Lock()):
-            if "deletionTimestamp" in body["metadata"]:
-                return
-            former, patch = dict(body.get("status", {})), kopf.Patch()
-            try:
-                status = await reconcile(body, service, now_s=time.time())
-                if "autoscaling" in body["spec"]:
-                    await _autoscale(body, status, patch, service)
-            except Unavailable as error:
-                lost = {"status": "Unknown", "reason": "ServiceUnavailable", "message": str(error)}
-                conditions = [{**each, **lost} for each in former.get("conditions", [])]
-                status = {**former, "seen": None, "conditions": conditions}
-            if status != former:
-                patch.status.update(status)
-            await write(patch, cause)
-            for each in status["conditions"]:
-                if each not in former.get("conditions", []):
-                    _report(body, each["reason"], each["message"])
+            if "deletionTimestamp" not in body["metadata"]:
+                await advance(body, cause)
 
     @kopf.on.delete(*_JOBS, registry=registry)
-    async def remove_job(body: kopf.Body, memo: Any, **_: Any) -> None:
+    async def remove_job(body: kopf.Body, memo: Any, **cause: Any) -> None:
         async with memo.setdefault("lock", asyncio.Lock()):
-            try:
-                waits = await remove(body, service)
-            except (Refused, Unavailable) as error:
-                waits = str(error)
-        if waits is not None:
-            raise kopf.TemporaryError(waits, delay=period_s)
+            if not await advance(body, cause):
+                raise kopf.TemporaryError("see the condition Synced", delay=period_s)
 
     @kopf.timer(*_SAVEPOINTS, interval=period_s, registry=registry)
     async def take_savepoint(body: kopf.Body, **cause: Any) -> None:
@@ -88,11 +90,12 @@ async def savepoint(body: Mapping[str, Any], former: Json, service: Service) -> 
     """Create a savepoint once, and return the status of its resource."""
     if former.get("phase") in ("Completed", "Failed"):
         return former
-    facts, uid = dict(body["spec"]), body["metadata"]["uid"]
-    job = job_name({"metadata": {**body["metadata"], "name": facts.pop("job")}})
+    facts, meta = dict(body["spec"]), body["metadata"]
+    if not _NAME.fullmatch(name := facts.pop("job")):  # Else it could name any path of the service.
+        return {"phase": "Failed", "message": f"{name!r} is not the name of a BicycleJob"}
     try:
-        path = f"/jobs/{job}/savepoints"
-        found = await service.send("POST", path, body=facts, key=f"{uid}/savepoint")
+        path = f"/jobs/{quote(job_name({'metadata': {**meta, 'name': name}}), safe='')}/savepoints"
+        found = await service.send("POST", path, body=facts, key=f"{meta['uid']}/savepoint")
     except Refused as error:
         return {"phase": "Failed", "message": str(error)}
     if found["state"] in ("waiting", "running"):

@@ -31,6 +31,8 @@ _REMOVALS = {"Drain": "drain", "Savepoint": "suspend", "Cancel": "cancel"}
 _OF_START = ("plugin", "pipeline", "params", "options", "engine", "spark", "slots")
 _CURRENT, _PAGE = ("submit", "upgrade", "rescale"), 50  # The last of each kind describes a job.
 _NO_OPERATION: Json = {"id": 0, "key": None, "kind": "", "state": "", "result": None}
+_PATHS = {"submit": "/jobs", "savepoint": "/jobs/{job}/savepoints"}  # Others end with their kind.
+_NO_EPOCH = "BIC-1520"  # The code of the error for a job that has nothing to save.
 
 
 class Rejected(Exception):
@@ -47,11 +49,6 @@ class Job:
     operations: list[Json]
 
     @property
-    def is_open(self) -> bool:
-        """Return whether the last operation has not ended."""
-        return self.operations[0]["state"] in ("waiting", "running")
-
-    @property
     def start(self) -> Json | None:
         """Return the last start of the job if this resource requested it."""
         starts = (o for o in self.operations if (o["kind"], o["state"]) == ("submit", "done"))
@@ -60,6 +57,14 @@ class Job:
     def is_own(self, operation: Json) -> bool:
         """Return whether the resource requested an operation."""
         return str(operation["key"]).startswith(f"{self.uid}/")
+
+    @property
+    def lacks_savepoint(self) -> bool:
+        """Return whether the resource requested a savepoint last, which is not complete."""
+        last = next(filter(self.is_own, self.operations), _NO_OPERATION)
+        is_save = self.start is not None and last["kind"] in ("suspend", "savepoint")
+        has_failed = last["state"] in ("failed", "interrupted")
+        return is_save and has_failed and last["error"]["code"] != _NO_EPOCH
 
     def last(self, kind: str, name: str) -> Any:
         """Return a fact of the last operation of a kind, or of the last start."""
@@ -77,7 +82,7 @@ def job_name(resource: Resource) -> str:
 
 
 async def reconcile(resource: Resource, service: Service, *, now_s: float) -> Json:
-    """Make one step for a BicycleJob; return its new status or raise Unavailable."""
+    """Make one step for a BicycleJob, or to its end if it is deleted; return its new status."""
     status: Json = dict(resource.get("status") or {})
     summary = await service.job(job_name(resource))
     if status.get("seen") == _seen(resource, summary, status, now_s):
@@ -100,22 +105,7 @@ def _seen(resource: Resource, summary: Json, status: Json, now_s: float) -> str:
     failure = status.get("failure") or {"at": now_s}
     delays = (now_s - failure["at"]) // (failure.get("retry_s") or RETRY_S)
     shown = [summary.get(name) for name in ("state", "start_time", "plugin_version")]
-    return _digest([resource["spec"], shown, delays])
-
-
-async def remove(resource: Resource, service: Service) -> str | None:
-    """End the job of a deleted resource; return the reason to wait, or None."""
-    job = await _look(resource, await service.job(job_name(resource)), service)
-    if not any(map(job.is_own, job.operations)):
-        return None
-    if job.is_open:
-        await _withdraw(job.operations[0], service)
-        return f"waits for the {job.operations[0]['kind']} of {job.id}"
-    if job.start is None or job.state in _ENDED:
-        return None
-    kind = _REMOVALS[resource["spec"].get("deletionPolicy", "Savepoint")]
-    await _ask(resource, job, service, (kind, {}))
-    return f"waits for the {kind} of {job.id}"
+    return _digest([resource["spec"], shown, delays, "deletionTimestamp" in resource["metadata"]])
 
 
 async def _look(resource: Resource, summary: Json, service: Service) -> Job:
@@ -126,11 +116,10 @@ async def _look(resource: Resource, summary: Json, service: Service) -> Job:
     for kind in _CURRENT if len(found) == _PAGE else ():  # They may be behind the page.
         found += (await service.send("GET", f"{path}1&state=done&kind={kind}"))["items"]
     try:
-        status = (await service.send("GET", f"/jobs/{quote(name)}/status"))["status"]
+        shown = (await service.send("GET", f"/jobs/{quote(name, safe='')}/status"))["status"]
     except Refused:
-        status = {"state": "NONE"}
-    state = status["state"]
-    if state not in _ENDED and summary.get("start_time") == status["started_ms"]:
+        shown = {"state": "NONE"}
+    if (state := shown["state"]) not in _ENDED and shown["started_ms"] == summary.get("start_time"):
         state = summary["state"].replace("FAILED", "LOST")
     return Job(id=name, uid=uid, state=state, operations=found or [_NO_OPERATION])
 
@@ -139,15 +128,18 @@ async def _advance(
     resource: Resource, status: Json, job: Job, service: Service, *, now_s: float
 ) -> bool:
     """Make one step; return whether more steps follow."""
-    last = job.operations[0]
+    last, is_deleted = job.operations[0], "deletionTimestamp" in resource["metadata"]
     is_current = str(last["key"]).startswith(f"{job.uid}/{resource['metadata']['generation']}/")
-    if job.is_open:
-        if job.is_own(last) and not is_current:
-            await _withdraw(last, service)
+    is_ours = not is_deleted or any(map(job.is_own, job.operations))
+    if last["state"] in ("waiting", "running") and is_ours:
+        is_queued = (last["kind"], last["state"]) == ("submit", "waiting")
+        if is_queued and job.is_own(last) and not is_current:  # Other operations continue.
+            await service.send("DELETE", f"/operations/{last['id']}")
         return True
-    if (step := await _next_step(resource, job, service)) is None:
+    step = _end(resource, job) if is_deleted else await _next_step(resource, job, service)
+    if step is None:
         status["failure"] = None
-        return job.state in _ENDING
+        return job.state in _ENDING and is_ours
     former, kind, identity = status.get("failure") or {}, step[0], _digest(step)
     delay_s = former.get("retry_s") if former.get("step") == identity else 0.0
     has_failed = is_current and (last["kind"], last["state"]) == (kind, "failed")
@@ -175,6 +167,9 @@ async def _advance(
 async def _next_step(resource: Resource, job: Job, service: Service) -> tuple[str, Json] | None:
     """Return the kind and the body of the next operation, or None without one."""
     spec, start = resource["spec"], job.start
+    is_saved = spec.get("savepointPolicy") == "OnStop"
+    if is_saved and job.state == "STOPPED" and job.lacks_savepoint:
+        return "savepoint", {}
     is_suspended = spec.get("suspend", False)
     is_changed = start is None or not start["key"].endswith(f"/{_start_digest(spec)}")
     if job.state in _ENDED and not is_suspended:
@@ -185,14 +180,22 @@ async def _next_step(resource: Resource, job: Job, service: Service) -> tuple[st
     elif job.state not in _ENDED and start is None:
         raise Rejected("JobExists", "another job of this name runs; end it, or rename the resource")
     elif job.state not in _ENDED | _ENDING and (is_suspended or is_changed):
-        end = "pause" if is_suspended else "stop"
-        return ("suspend" if spec.get("savepointPolicy") == "OnStop" else end), {}
+        return "suspend" if is_saved else "pause" if is_suspended else "stop", {}
     elif job.state == "RUNNING":
         if spec.get("parallelism") not in (None, job.last("rescale", "parallelism")):
             return "rescale", {"parallelism": spec["parallelism"]}
         if (wheel := await _wheel(spec, service)) != job.last("upgrade", "digest"):
             return "upgrade", {"digest": wheel, "plugin": spec["plugin"], **spec.get("upgrade", {})}
     return None
+
+
+def _end(resource: Resource, job: Job) -> tuple[str, Json] | None:
+    """Return the next operation for a deleted resource, or None at its end."""
+    policy = resource["spec"].get("deletionPolicy", "Savepoint")
+    if job.start is not None and job.state not in _ENDED:
+        return _REMOVALS[policy], {}
+    is_unsaved = job.state in ("STOPPED", "FAILED", "LOST") and job.lacks_savepoint
+    return ("savepoint", {}) if is_unsaved and policy == "Savepoint" else None
 
 
 def _start(resource: Resource) -> Json:
@@ -228,14 +231,8 @@ async def _ask(resource: Resource, job: Job, service: Service, step: tuple[str, 
     (kind, body), meta = step, resource["metadata"]
     digest = _start_digest(resource["spec"]) if kind == "submit" else _digest(body)
     key = f"{job.uid}/{meta['generation']}/{job.operations[0]['id']}/{kind}/{digest}"
-    path = "/jobs" if kind == "submit" else f"/jobs/{quote(job.id)}/{kind}"
+    path = _PATHS.get(kind, f"/jobs/{{job}}/{kind}").format(job=quote(job.id, safe=""))
     await service.send("POST", path, body=body, key=key)
-
-
-async def _withdraw(operation: Json, service: Service) -> None:
-    """Remove a start from the queue; other operations continue."""
-    if (operation["kind"], operation["state"]) == ("submit", "waiting"):
-        await service.send("DELETE", f"/operations/{operation['id']}")
 
 
 def _describe(
@@ -274,5 +271,5 @@ def _savepoint_of(operation: Json) -> Json | None:
     """Return the savepoint that an operation created, or None."""
     result = operation["result"] or {}
     found = result if operation["kind"] == "savepoint" else result.get("savepoint")
-    url = found["url"] if isinstance(found, dict) else found
+    url = found.get("url") if isinstance(found, dict) else found
     return None if url is None else {"url": url, "epoch": result["epoch"]}
