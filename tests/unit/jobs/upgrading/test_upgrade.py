@@ -1,5 +1,8 @@
 """An upgrade of a real job, without Spark: nothing lost, nothing twice, whatever goes wrong."""
 
+import os
+from dataclasses import replace
+
 import pytest
 
 from bicycle_runtime.jobs.control.ending import stop_job
@@ -9,12 +12,18 @@ from bicycle_runtime.jobs.errors import (
     UPGRADE_STUCK,
     UPGRADE_UNDERWAY,
 )
+from bicycle_runtime.jobs.operations.operation import OperationCall
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.upgrading.notes import former_request, require_no_upgrade
+from bicycle_runtime.jobs.upgrading.notes import (
+    forget_ended,
+    former_request,
+    require_no_upgrade,
+)
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     upgrade_job,
 )
+from bicycle_runtime.service.operations.upgrading import UPGRADE
 from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE
 from bicycle_runtime.service.plugins.uploaded_plugins import require_unused
 from bicycle_sdk.clock import SystemClock
@@ -320,4 +329,85 @@ def test_a_job_that_somebody_ends_meanwhile_stays_ended(site):
     upgrade(site, second, start=start)
 
     assert site.status.state is JobState.STOPPED
+    assert site.status.plugin_version == "2.0"
+
+
+def test_another_plugin_of_the_same_wheel_is_rolled_back(site):
+    running(site)
+    both = site.install_two("3.0", body="raise ValueError(line)")
+    upgrade(site, both)
+    assert site.status.plugin_version == "3.0"
+
+    def start(request, *, is_trial=False):
+        if is_trial:
+            site.feed("eve")
+        return site.start(request, is_trial=is_trial)
+
+    patient = {"restart_attempts": 20, "restart_delay_ms": 3_600_000}
+    with raises(UPGRADE_FAILED):
+        upgrade(site, both, start=start, plugin="second", **patient)
+
+    assert (site.status.plugin, site.status.plugin_version) == ("demo", "3.0")
+    assert counted(site, 3)[1] == {"1.0", "3.0"}
+
+
+def test_a_job_that_runs_another_version_is_not_reported_as_rolled_back(site):
+    running(site)
+    second = site.install("2.0")
+
+    def start(request, *, is_trial=False):
+        if is_trial:
+            raise UPGRADE_UNDERWAY(job="job", step="start")
+        site.start(site.request(second))  # Another client was faster.
+        return site.start(request)
+
+    with raises(UPGRADE_STUCK, match="BIC-1901"):
+        upgrade(site, second, start=start)
+
+    assert site.status.plugin_version == "2.0"
+    require_no_upgrade(site.home, "job")
+
+
+def test_a_note_that_cannot_be_written_leads_back_to_the_former_version(site):
+    running(site)
+    second = site.install("2.0")
+    obstacle = site.home.folder("job").path / f".upgrade.json-{os.getpid()}"
+
+    def prepare():  # The job stops after this.
+        obstacle.mkdir()
+        return Ahead(site)
+
+    with raises(UPGRADE_FAILED, match=obstacle.name):
+        upgrade(site, second, prepare=prepare)
+    require_no_upgrade(site.home, "job")
+    assert (site.status.state, site.status.plugin_version) == (JobState.RUNNING, "1.0")
+
+    obstacle.rmdir()
+    upgrade(site, second, token="another")
+    assert site.status.plugin_version == "2.0"
+
+
+def test_the_note_of_an_operation_that_is_over_is_replaced(site):
+    first = running(site)
+    second = site.install("2.0")
+
+    def start(_request, *, is_trial=False):
+        raise Killed
+
+    with pytest.raises(Killed):
+        upgrade(site, second, start=start)
+    site.start(site.request(first))
+    call = OperationCall(
+        home=site.home, clock=SystemClock(), job="job", token="new", asked_ms=1,
+        open_tokens=lambda _kind: {"t", "new"},
+    )  # fmt: skip
+    options = UPGRADE.parse({"digest": second})
+    with raises(UPGRADE_UNDERWAY):
+        UPGRADE.settle(call, options)
+    forget_ended(site.home, "job", tokens=call.open_tokens("upgrade"))
+    require_no_upgrade(site.home, "job", tokens={"new"})
+    assert UPGRADE.settle(replace(call, open_tokens=lambda _kind: {"new"}), options) == options
+
+    forget_ended(site.home, "job", tokens={"new"})
+    upgrade(site, second, token="new")
     assert site.status.plugin_version == "2.0"

@@ -98,6 +98,18 @@ class Site:
         _BUILT[version, body, count_uid] = kept
         return digest
 
+    def install_two(self, version: str, *, body: str) -> str:
+        """Upload a wheel with the plugins demo and second; ``body`` is of the second."""
+        modules = {
+            f"{name}.py": PLUGIN.format(version=version, body=text, count_uid="count").replace(
+                'name="demo"', f'name="{name}"'
+            )
+            for name, text in (("demo", "return line"), ("second", body))
+        }
+        entries = {"demo": "demo:demo", "second": "second:demo"}
+        folder = self.root / "wheels"
+        return self._install(write_wheel(folder, "demo", version, modules, plugins=entries))
+
     def _install(self, wheel: Path) -> str:
         with wheel.open("rb") as stream:
             facts = Plugins(self.home).receive(wheel.name, stream, None, owner="ada")

@@ -7,7 +7,7 @@ entry and the reference are derived from an ``OperationKind``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -39,6 +39,7 @@ class OperationCall:
         job: The job's id; empty for an operation without a job.
         token: Identifies the request. A request that is repeated after a crash has the same token.
         asked_ms: Time of the request, in ms since 1970.
+        open_tokens: Returns the tokens of the operations of a kind that have not ended.
     """
 
     home: Home
@@ -46,6 +47,7 @@ class OperationCall:
     job: str
     token: str
     asked_ms: int
+    open_tokens: Callable[[str], Collection[str]] = lambda _kind: ()
 
 
 def _keep(_call: OperationCall, options: Any) -> Any:

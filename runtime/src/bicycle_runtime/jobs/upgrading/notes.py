@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.shadow_note import forget_shadow
 
 _FILE = "upgrade.json"
 Strategy = Literal["stop-and-go", "blue-green"]
@@ -43,14 +45,19 @@ class UpgradeNote(msgspec.Struct, kw_only=True):
     error: dict[str, Any] | None = None
 
 
-def require_no_upgrade(home: Home, job: str) -> None:
+def require_no_upgrade(home: Home, job: str, *, tokens: Collection[str] | None = None) -> None:
     """Ensure that no upgrade of a job has begun and is not over.
+
+    Args:
+        home: The home of the job.
+        job: The job's id.
+        tokens: The tokens of the upgrades that are not over; None for any upgrade with a note.
 
     Raises:
         UPGRADE_UNDERWAY: one has.
     """
     note = read_upgrade(home, job)
-    if note is not None:
+    if note is not None and (tokens is None or note.token in tokens):
         raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
 
 
@@ -73,6 +80,14 @@ def read_upgrade(home: Home, job: str) -> UpgradeNote | None:
 def write_upgrade(home: Home, job: str, note: UpgradeNote) -> None:
     """Write the note, as one step."""
     replace_file(home.folder(job).path / _FILE, encode_stored(note))
+
+
+def forget_ended(home: Home, job: str, *, tokens: Collection[str]) -> None:
+    """Remove the note of an upgrade that is over; ``tokens`` are of the other upgrades."""
+    note = read_upgrade(home, job)
+    if note is not None and note.token not in tokens:
+        forget_shadow(home.folder(job))
+        forget_upgrade(home, job)
 
 
 def forget_upgrade(home: Home, job: str) -> None:

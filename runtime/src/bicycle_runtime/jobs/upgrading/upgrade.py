@@ -12,11 +12,14 @@ nothing is read or published twice, also on the way back.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from bicycle_runtime.base.children import NoAnswerError, ask_child
 from bicycle_runtime.base.errors import error_from_json
@@ -148,7 +151,7 @@ def upgrade_job(
     note = read_upgrade(home, job)
     if note is not None and note.token != token:
         raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
-    if note is None and _runs(home, job, wanted):
+    if note is None and _runs(home, job, wanted):  # A killed upgrade had only to report it.
         status = job_status(home, job)
         return {
             "changes": None, "plugin_version": status.plugin_version, "epoch": status.epoch,
@@ -199,19 +202,22 @@ class _Upgrade:
                 self._follow(self._following)
             if note.step in (UpgradeStep.STOP, UpgradeStep.START, UpgradeStep.WATCH):
                 self._go_on()
-        except BicycleError as error:
+        except (BicycleError, OSError) as error:
             if note.step is UpgradeStep.SAVE:
                 self._forget()
                 raise
+            failure = _failure_of(error)
             if note.step is UpgradeStep.FOLLOW:
                 self.drop()
                 self._forget()
-                why = f"{error.code} {error.summary}"
-                raise SHADOW_FAILED(job=self._job, reason=why, cause=error.to_json()) from error
+                why = f"{failure.code} {failure.summary}"
+                raise SHADOW_FAILED(job=self._job, reason=why, cause=failure.to_json()) from error
             if note.step is UpgradeStep.STOP:  # It may still end, at any time.
                 cancel_job(self._home, self._job, clock=self._clock)
-            note.error = error.to_json()
-            self._to(UpgradeStep.BACK)
+            note.error = failure.to_json()
+            with contextlib.suppress(OSError):  # A full disk must not leave the job stopped.
+                self._to(UpgradeStep.BACK)
+            note.step = UpgradeStep.BACK
         if note.step is UpgradeStep.BACK:
             self._go_back()
         self._forget()
@@ -295,11 +301,16 @@ class _Upgrade:
         """Start a job, or wait for the start that a killed process has begun.
 
         The first failure of a trial ends the wait: restarts do not repair a version that fails.
+
+        Raises:
+            JobRunningError: another version of the job is running.
         """
         start = self._start if self._ahead is None else self._ahead.start
         try:
             start(request, is_trial=is_trial)
         except JobRunningError:
+            if not _runs(self._home, self._job, request):
+                raise
             self._until(
                 lambda status: (
                     status.has_begun or status.state.is_final or (is_trial and status.restarts)
@@ -347,27 +358,24 @@ class _Upgrade:
         """End the new version, if it still runs, and resume the former one."""
         self.drop()
         note = self._note
-        cause = note.error or {}
+        cause, former = note.error or {}, JobRequest.from_json(note.former)
         why = f"{cause.get('code')} {cause.get('message')}"
         try:
             status = job_status(self._home, self._job)
-            if not status.state.is_final and not self._is_former():
+            if not status.state.is_final and not _runs(self._home, self._job, former):
                 cancel_job(self._home, self._job, clock=self._clock)
-            self._begin(JobRequest.from_json(note.former), is_trial=False)
-        except BicycleError as error:
+            self._begin(former, is_trial=False)
+        except (BicycleError, OSError) as error:
             self._forget()
+            failure = _failure_of(error)
             raise UPGRADE_STUCK(
-                job=self._job, reason=why, second=f"{error.code} {error.summary}",
+                job=self._job, reason=why, second=f"{failure.code} {failure.summary}",
                 savepoint=note.savepoint or "none",
             ) from error  # fmt: skip
         self._forget()
         raise UPGRADE_FAILED(
             job=self._job, reason=why, epoch=note.epoch, savepoint=note.savepoint, cause=cause
         )
-
-    def _is_former(self) -> bool:
-        running = self._home.find(self._job).read_request()
-        return bool(running.options.plugin_env == self._note.former["options"]["plugin_env"])
 
     def _gap_ms(self, status: JobStatus, first_epoch: int) -> int | None:
         """Return the time between the last epoch of one version and the other's first."""
@@ -389,8 +397,8 @@ class _Upgrade:
             self._pause.wait(_POLL_S)
 
     def _to(self, step: UpgradeStep) -> None:
+        write_upgrade(self._home, self._job, msgspec.structs.replace(self._note, step=step))
         self._note.step = step
-        write_upgrade(self._home, self._job, self._note)
 
     def _forget(self) -> None:
         if self._following is not None:
@@ -398,11 +406,16 @@ class _Upgrade:
         forget_upgrade(self._home, self._job)
 
 
-def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
-    """Return whether a job runs the new version; a killed upgrade had only to note it."""
-    running = home.find(job).read_request().options
-    is_same = running.plugin_env is not None and running.plugin_env == wanted.options.plugin_env
-    return is_same and running.plugin == wanted.options.plugin
+def _runs(home: Home, job: str, request: JobRequest) -> bool:
+    """Return whether the last start of a job was of the version of a request."""
+    last, wanted = home.find(job).read_request().options, request.options
+    return (last.plugin, last.plugin_env) == (wanted.plugin, wanted.plugin_env)
+
+
+def _failure_of(error: BicycleError | OSError) -> BicycleError:
+    if isinstance(error, BicycleError):
+        return error
+    return BicycleError(detail=f"{type(error).__name__}: {error}")
 
 
 def _plan(

@@ -11,7 +11,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.jobs.upgrading.notes import require_no_upgrade
+from bicycle_runtime.jobs.upgrading.notes import forget_ended, require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions, plan_upgrade, upgrade_job
 from bicycle_runtime.service.plugins.uploaded_plugins import plugin_environment
 from bicycle_sdk.options import option
@@ -30,7 +30,7 @@ class VersionOptions(UpgradeOptions):
 
 
 def _check(call: OperationCall, options: VersionOptions) -> VersionOptions:
-    require_no_upgrade(call.home, call.job)
+    require_no_upgrade(call.home, call.job, tokens=call.open_tokens("upgrade"))
     _request(call.home, call.job, options)
     return options
 
@@ -62,6 +62,7 @@ def _plan(call: OperationCall, options: VersionOptions) -> Result:
 
 def _upgrade(call: OperationCall, options: VersionOptions) -> Result:
     home, job = call.home, call.job
+    forget_ended(home, job, tokens=call.open_tokens("upgrade"))
 
     def start(request: JobRequest, *, is_trial: bool = False) -> JobStatus:
         return submit(request, home, python=sys.executable, is_trial=is_trial)
