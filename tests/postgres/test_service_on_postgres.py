@@ -42,6 +42,7 @@ from tests.unit.service.test_service import (  # noqa: F401 - Collected here, to
     test_secrets_of_a_start_are_neither_stored_nor_shown,
     test_the_audit_log_cannot_be_changed,
     test_what_happened_before_the_service_came_has_its_own_time,
+    test_what_is_written_to_a_closed_database_fails_at_once,
     test_work_that_fails_is_undone_alone,
 )
 from tests.unit.service.test_tokens import (  # noqa: F401 - Collected here, too.

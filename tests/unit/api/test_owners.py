@@ -463,6 +463,14 @@ def test_no_call_of_grpc_tells_of_another_owner(ask, method):
         assert status is grpc.StatusCode.FAILED_PRECONDITION
 
 
+def test_a_call_about_an_own_job_does_not_start_the_job_of_another_owner(ask):
+    method = next(each for each in METHODS if each.name == "StartOperation")
+    facts = {"job_id": OWN, "options": {"plugin": "wordcount", "name": FOREIGN}}
+    found = ask.runner.run(call(ask, ask.ada[Role.OPERATOR], method, kind="submit", **facts))
+
+    assert found == (b"", grpc.StatusCode.INVALID_ARGUMENT)
+
+
 def test_what_all_jobs_come_to_is_counted_for_the_own_ones(ask):
     cluster = ask("GET", "/api/v1/cluster", **bearer(ask.ada[Role.VIEWER])).json
     every = ask("GET", "/api/v1/cluster", **bearer(ask.root)).json

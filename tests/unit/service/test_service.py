@@ -46,7 +46,7 @@ from bicycle_streams.access.roles import LOCAL
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, status_of
 from tests.unit.service.fleets import known
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_killed_service_finds_of_each_open_operation_what_became_of_it(home, o
     with opened(home):
         pass
     with databases(home.path / "service") as (control, _):
-        put_open(control, "stop", "ended", {}, state="waiting")
+        put_open(control, "stop", "ended", {}, state="waiting", asked_ms=55)
         put_open(control, "submit", "ended", {"plugin": "a", "name": "ended"}, asked_ms=40)
         put_open(control, "submit", "ended", {"plugin": "a", "name": "ended"}, asked_ms=70)
         put_open(control, "savepoint", "ended", {"name": "never"})
@@ -327,6 +327,13 @@ def test_work_that_fails_is_undone_alone(databases):
 
     assert isinstance(failure, ValueError)
     assert [row["job"] for row in rows] == ["a", "c"]
+
+
+def test_what_is_written_to_a_closed_database_fails_at_once(databases):
+    with databases() as (control, _):
+        pass
+
+    assert isinstance(control.write(lambda _: None).exception(PATIENCE_S), control.errors)
 
 
 def test_samples_keep_an_hour_and_seven_days_and_show_gaps(databases):

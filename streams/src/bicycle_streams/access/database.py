@@ -120,6 +120,7 @@ class Database(ABC):
         self._thread = threading.Thread(target=self._run, name=f"write {name}", daemon=True)
         self._idle: deque[Connection] = deque()
         self._writer: Any = None
+        self._lock = threading.Lock()  # Nothing is queued after the last entry.
         self._is_closed = False
 
     def __enter__(self) -> Database:
@@ -139,9 +140,10 @@ class Database(ABC):
 
     def __exit__(self, *_: object) -> None:
         """Write queued work, and close."""
-        self._queue.put(None)
+        with self._lock:
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
-        self._is_closed = True
         self._close_idle()
         if self._writer is not None:
             self._writer.close()
@@ -171,10 +173,14 @@ class Database(ABC):
 
         Args:
             work: Called with the connection; returns the result. It must not commit, and may be
-                called again if the connection is lost.
+                called again if the connection is lost. The write fails if the database is closed.
         """
         done: Future[Any] = Future()
-        self._queue.put((work, done))
+        with self._lock:
+            if self._is_closed:
+                done.set_exception(self.errors("the database is closed"))
+            else:
+                self._queue.put((work, done))
         return done
 
     def settle(self) -> None:
@@ -240,7 +246,7 @@ class Database(ABC):
     def _write_batch(self, batch: list[Entry]) -> None:
         try:
             results = self._commit(batch)
-        except (self.errors, BicycleError) as error:  # For example a full disk.
+        except Exception as error:  # noqa: BLE001 - Else the thread ends, and all writes wait.
             results = [(done, None, error) for _, done in batch]
         for done, result, failure in results:
             if failure is None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +82,9 @@ class JobQueue:
 
     def __enter__(self) -> JobQueue:
         self._restore_past()
+        for path in self._folder.glob("*.json"):  # Of starts that are over, or were not accepted.
+            if int(path.stem) not in self._waiting:
+                path.unlink()
         self._thread.start()
         return self
 
@@ -108,7 +111,7 @@ class JobQueue:
         replace_file(self._past_path, encode_stored(self._past.keep(now_ms=self._saved_ms)))
 
     def keep(self, number: int, facts: _Facts) -> None:
-        """Store a request before its acceptance is reported."""
+        """Store a request before it is accepted."""
         own_folder(self._folder)
         replace_file(self._file(number), json.dumps(msgspec.to_builtins(facts)).encode())
 
@@ -167,9 +170,8 @@ class JobQueue:
 
     def claims(self) -> list[Claim]:
         """Return the claims of running and starting jobs."""
-        found = {
-            job.summary.job_id: _claim(job) for job in self._fleet.view.jobs if _is_running(job)
-        }
+        jobs = self._fleet.view.jobs
+        found = {job.summary.job_id: _claim(job) for job in jobs if job.summary.end_time is None}
         with self._news:
             for job, _ in self._begun.values():
                 found.setdefault(job.job, job.claim())
@@ -213,13 +215,10 @@ class JobQueue:
             self._reasons = admitted.reasons
         for number, (_, facts) in begun:
             self._begin(number, facts)
-        self._tell(changed)
+        for number in changed:
+            self._fleet.tell_operation(number)
         if begun or now_ms - self._saved_ms >= _SAVE_MS:
             self._save_past()
-
-    def _tell(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._fleet.tell_operation(number)
 
     def _drop_shown(self) -> None:
         """Forget jobs whose start is over, and which the snapshot shows."""
@@ -236,10 +235,6 @@ class JobQueue:
 
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.json"
-
-
-def _is_running(job: KnownJob) -> bool:
-    return job.summary.end_time is None
 
 
 def _claim(job: KnownJob) -> Claim:

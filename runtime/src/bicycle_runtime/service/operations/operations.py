@@ -42,7 +42,15 @@ from bicycle_runtime.service.errors import (
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS, STARTING
-from bicycle_runtime.service.store.history import Operation, note_event, one_of
+from bicycle_runtime.service.store.history import Operation, one_of
+from bicycle_runtime.service.store.operation_rows import (
+    OPEN,
+    insert_operation,
+    operation_of,
+    row_of_key,
+    select_operations,
+    update_operation,
+)
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -51,7 +59,7 @@ from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.access.control import note_audit
-from bicycle_streams.access.database import Connection, Database
+from bicycle_streams.access.database import Connection, Database, Work
 from bicycle_streams.access.roles import Identity
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +68,7 @@ _CANCEL_THREAD_COUNT = 4
 _WAITING_MAX = 1_000
 _KEY_LENGTH_MAX = 200
 _NUMBER_MAX = 2**63 - 1  # The databases know no greater one.
+_PAUSE_S, _PAUSE_S_MAX = 0.1, 10.0  # Between two attempts to store the progress of an operation.
 
 _Queue = queue.Queue[tuple[int, Any] | None]
 
@@ -99,11 +108,13 @@ class Operations:
         self._plugins: _Queue = queue.Queue()
         self._open: dict[int, Operation] = {}
         self._lock = threading.Lock()
-        self._is_closed = False
+        self._closed = threading.Event()
+        self._closed.set()
 
     def __enter__(self) -> Operations:
         """Resolve the operations that were open when the service ended, and start threads."""
-        self._resume()
+        self._resume()  # A write that fails ends the start.
+        self._closed.clear()
         self.jobs.__enter__()
         for waiting, count in self._queues():
             for number in range(count):
@@ -112,7 +123,7 @@ class Operations:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_closed = True
+        self._closed.set()
         self.jobs.__exit__()
         for waiting, count in self._queues():
             for _number in range(count):
@@ -141,7 +152,7 @@ class Operations:
 
         Args:
             kind: A word of ``KINDS``.
-            job: The job's id; None to start a job.
+            job: The job's id; None for a kind without a job, or that creates one.
             facts: The facts of the kind, as plain data.
             identity: The caller, whose role and access ``Scope`` has checked.
             key: Idempotency key of the caller: a repeated request returns the first operation.
@@ -163,8 +174,9 @@ class Operations:
                 hint=f"give 1 to {_KEY_LENGTH_MAX}",
             )  # fmt: skip
         digest = _digest(kind, job, facts)
-        if key is not None and (known := self._by_key(identity, key)) is not None:
-            return _same(known, digest, key, identity)
+        known = key and self._control.read(lambda each: row_of_key(each, identity.name, key))
+        if known:
+            return _same(known, digest, identity)
         now_ms = self._clock.now_ms()
         try:
             settled = self._settle(kind, job, facts, now_ms)
@@ -176,37 +188,40 @@ class Operations:
             raise SERVICE_BUSY(waiting=len(self._open))
         target = job if job is not None else str(getattr(settled, "name", ""))
         owner = identity.owner if job is None else self._owners.of(job)
-        if kind in STARTING:
-            self._require_quota(owner)
-        if KINDS[kind].makes_job:
-            self._control.read(lambda each: self._owners.require_free(each, target, identity))
+
+        def require(connection: Connection) -> None:
+            if kind in STARTING:
+                self._require_quota(connection, owner)
+            if KINDS[kind].makes_job:
+                self._owners.require_free(connection, target, identity)
+
+        self._control.read(require)
         if (verify := KINDS[kind].verify) is not None:
             verify(self._call(target, now_ms), settled)
         who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
             self._inserting(
-                kind, target, settled, who=who, key=key, digest=digest, identity=identity,
+                kind, target, settled, who=who, key=key, digest=digest, require=require,
                 now_ms=now_ms,
             )
         ).result()  # fmt: skip
         if not is_new:
-            return _same(row, digest, key or "", identity)
-        operation = _operation(row)
-        if kind in STARTING:
-            self.jobs.keep(operation.id, settled)
+            return _same(row, digest, identity)
+        operation = operation_of(row)
         with self._lock:
             self._open[operation.id] = operation
         self._put(operation, settled)
         self._fleet.tell_operation(operation.id)
         return operation
 
-    def _require_quota(self, owner: str) -> None:
+    def _require_quota(self, connection: Connection, owner: str) -> None:
         limit = self._owners.quota(owner).jobs
         if limit is None:
             return
-        waiting = [job.job for job in self.jobs.waiting() if job.owner == owner]
         running = [claim.job for claim in self.jobs.claims() if claim.owner == owner]
-        if (used := len({*waiting, *running})) >= limit:
+        found = select_operations(connection, f"WHERE {OPEN} AND owner = ?", (owner,))
+        accepted = [each.job for each in found if each.kind in STARTING]
+        if (used := len({*accepted, *running})) >= limit:
             raise QUOTA_EXCEEDED(
                 owner=owner, what="jobs", limit=limit, used=used, hint="end one of them"
             )
@@ -225,9 +240,9 @@ class Operations:
                  "target": operation.job, "outcome": "accepted",
                  "owner": operation.owner}  # fmt: skip
         now_ms = self._clock.now_ms()
-        self._control.write(
+        self._store(
             lambda connection: note_audit(connection, entry, {"operation": number}, at_ms=now_ms)
-        ).result()
+        )
         withdrawn = START_WITHDRAWN(job=operation.job, actor=identity.name)
         self._end(operation, "canceled", result=None, error=withdrawn.to_json())
         return self.get(number)
@@ -306,6 +321,7 @@ class Operations:
         return OperationCall(
             home=self._home, clock=self._clock, job=job, token=f"service-{asked_ms}",
             asked_ms=asked_ms,
+            open_tokens=lambda kind: {f"service-{each.asked_ms}" for each in self.open(kind)},
         )  # fmt: skip
 
     def _settle(self, kind: str, job: str | None, facts: Mapping[str, Any], now_ms: int) -> Any:
@@ -315,6 +331,10 @@ class Operations:
                 kind=kind, problem="unknown operation", hint=f"use one of {list(KINDS)}"
             )
         rules = KINDS[kind]
+        if (job is not None) != rules.has_job:  # The checks of the caller would be of another job.
+            problem = "no job is named" if job is None else f"unexpected job {job!r}"
+            hint = f"{'name' if rules.has_job else 'omit'} the job"
+            raise OPERATION_FACTS_INVALID(kind=kind, problem=problem, hint=hint)
         known = None
         if job is not None:
             known = self._fleet.view.get(job)
@@ -331,25 +351,23 @@ class Operations:
 
     def _inserting(
         self, kind: str, job: str, settled: Any, *, who: Mapping[str, str], key: str | None,
-        digest: str, identity: Identity, now_ms: int,
+        digest: str, require: Callable[[Connection], None], now_ms: int,
     ) -> Callable[[Connection], tuple[Any, bool]]:  # fmt: skip
         shown = redacted(msgspec.to_builtins(settled))
 
         def work(connection: Connection) -> tuple[Any, bool]:
             if key is not None:  # Two requests with one key at the same time.
-                known = connection.execute(_BY_KEY, (who["actor"], key)).fetchone()
+                known = row_of_key(connection, who["actor"], key)
                 if known is not None:
                     return known, False
-            if KINDS[kind].makes_job:
-                self._owners.require_free(connection, job, identity)
-            connection.execute(
-                "INSERT INTO operations (actor, idempotency_key, body_digest, job, kind, facts,"
-                " state, asked_ms, owner) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?)",
-                (who["actor"], key, digest, job, kind, json.dumps(shown), now_ms, who["owner"]),
-            )
+            require(connection)  # Others were accepted since the first check.
+            row = insert_operation(
+                connection, actor=who["actor"], idempotency_key=key, body_digest=digest, job=job,
+                kind=kind, facts=json.dumps(shown), asked_ms=now_ms, owner=who["owner"],
+            )  # fmt: skip
+            if kind in STARTING:
+                self.jobs.keep(row["id"], settled)  # If it fails, nothing is accepted.
             entry = {**who, "action": kind, "target": job, "outcome": "accepted"}
-            sql = "SELECT * FROM operations ORDER BY id DESC LIMIT 1"  # There is one writer.
-            row = connection.execute(sql).fetchone()
             note_audit(connection, entry, {"operation": row["id"], **shown}, at_ms=now_ms)
             if kind == "submit":
                 self._owners.note(connection, job, who["owner"])
@@ -359,7 +377,7 @@ class Operations:
 
     def _run(self, waiting: _Queue) -> None:
         stand_back()  # Jobs that saturate this machine leave time to the service.
-        while (entry := waiting.get()) is not None and not self._is_closed:
+        while (entry := waiting.get()) is not None and not self._closed.is_set():
             number, settled = entry
             try:
                 self._meet(self._open[number], settled)
@@ -367,7 +385,7 @@ class Operations:
                 log_event(_LOG, "operation_broke", level=logging.ERROR, error=error)
 
     def _meet(self, operation: Operation, settled: Any) -> None:
-        self._step(operation, state="running")
+        self._step(msgspec.structs.replace(operation, state="running"))
         result, failure = None, None
         try:
             call = self._call(operation.job, operation.asked_ms)
@@ -378,7 +396,7 @@ class Operations:
             log_event(_LOG, "operation_broke", level=logging.ERROR, error=error, job=operation.job)
             text = f"{type(error).__name__}: {error}"
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
-        if not self._is_closed:
+        if not self._closed.is_set():
             if operation.kind in STARTING:  # First: its slots are free when its end is visible.
                 self.jobs.ended(operation.id, is_good=failure is None)
             self._end(operation, "failed" if failure else "done", result=result, error=failure)
@@ -392,42 +410,44 @@ class Operations:
         now_ms = self._clock.now_ms()
         over = msgspec.structs.replace(operation, state=state, ended_ms=now_ms, **plain)
         self._on_done(over)
-        self._step(over, state=state)
         with self._lock:
             self._open.pop(operation.id, None)
-        self._fleet.tell_operation(operation.id)
+        self._step(over)
         log_event(_LOG, "operation_over", job=over.job, kind=over.kind, state=over.state)
 
-    def _step(self, operation: Operation, *, state: str) -> None:
+    def _step(self, changed: Operation) -> None:
         """Store the progress of an operation, and publish it."""
-        changed = msgspec.structs.replace(operation, state=state)
-        with self._lock:
-            if operation.id in self._open:
-                self._open[operation.id] = changed
         now_ms = self._clock.now_ms()
-
-        def work(connection: Connection) -> None:
-            connection.execute(
-                "UPDATE operations SET state = ?, ended_ms = ?, result = ?, error = ? WHERE id = ?",
-                (state, changed.ended_ms, _json(changed.result), _json(changed.error), changed.id),
-            )
-            facts = {"operation": changed.id, "kind": changed.kind, "state": state}
-            if changed.error is not None:
-                facts |= {"code": changed.error["code"], "message": changed.error["message"]}
-            level = "info" if changed.error is None else "warning"
-            note_event(connection, changed.job, "operation", facts, level=level, at_ms=now_ms)
-
-        self._control.write(work).result()
+        self._store(lambda connection: update_operation(connection, changed, at_ms=now_ms))
+        with self._lock:
+            if changed.id in self._open:
+                self._open[changed.id] = changed
         self._fleet.tell_operation(changed.id)
+
+    def _store(self, work: Work) -> None:
+        """Write, and repeat a write that fails until the service closes.
+
+        Else an operation would stay open until the next start.
+        """
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                self._control.write(work).result()
+                return
+            except (self._control.errors, BicycleError) as error:
+                if self._closed.wait(pause_s):
+                    raise
+                log_event(_LOG, "operation_not_stored", level=logging.WARNING, error=error)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     def _resume(self) -> None:
         """Decide about each operation that was open when the service ended."""
-        for operation in self._select("WHERE state IN ('waiting', 'running') ORDER BY id", ()):
+        for operation in self._select(f"WHERE {OPEN} ORDER BY id", ()):
             rules = KINDS[operation.kind]
             self._open[operation.id] = operation
             if operation.kind in STARTING and operation.state == "waiting":
                 kept = self.jobs.kept(operation.id, rules.stored or rules.options)
-                if kept is not None:  # None: it was requested, and never answered.
+                if kept is not None:  # None: its file is lost or damaged.
                     self._put(operation, kept)
                     continue
             try:
@@ -436,7 +456,11 @@ class Operations:
             except msgspec.ValidationError:  # Of another version, with an unknown meaning.
                 self._interrupt(operation)
                 continue
-            if rules.is_repeatable:
+            job = self._fleet.view.get(operation.job)
+            # A restart by the supervisor keeps the start of the run. An upgrade starts one itself.
+            is_new_run = job is not None and job.status.started_ms > operation.asked_ms
+            is_new_run = is_new_run and not rules.wheel
+            if rules.is_repeatable and not is_new_run:  # It would end a run that others started.
                 self._put(operation, settled)
                 continue
             result = None
@@ -452,16 +476,8 @@ class Operations:
         lost = OPERATION_INTERRUPTED(kind=operation.kind, job=operation.job)
         self._end(operation, "interrupted", result=None, error=lost.to_json())
 
-    def _by_key(self, identity: Identity, key: str) -> Any | None:
-        row: Any | None = self._control.read(
-            lambda connection: connection.execute(_BY_KEY, (identity.name, key)).fetchone()
-        )
-        return row
-
     def _select(self, rest: str, values: tuple[Any, ...]) -> list[Operation]:
-        sql = f"SELECT * FROM operations {rest}"
-        rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
-        found = [_operation(row) for row in rows]
+        found = self._control.read(lambda each: select_operations(each, rest, values))
         return [
             msgspec.structs.replace(each, reason=self.jobs.reason(each.id))
             if each.state == "waiting"
@@ -470,31 +486,13 @@ class Operations:
         ]
 
 
-_BY_KEY = "SELECT * FROM operations WHERE actor = ? AND idempotency_key = ?"
-
-
 def _digest(kind: str, job: str | None, facts: Mapping[str, Any]) -> str:
     text = json.dumps([kind, job, dict(facts)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _same(row: Any, digest: str, key: str, identity: Identity) -> Operation:
+def _same(row: Any, digest: str, identity: Identity) -> Operation:
     """Return the operation that a key has begun, for the same request."""
     if row["body_digest"] != digest or not identity.sees(row["owner"]):
-        raise OPERATION_KEY_REUSED(key=key, operation=row["id"])
-    return _operation(row)
-
-
-def _operation(row: Any) -> Operation:
-    read: dict[str, Any] = {
-        name: None if row[name] is None else json.loads(row[name]) for name in _JSON_COLUMNS
-    }
-    names = ("id", "actor", "owner", "job", "kind", "state", "asked_ms", "ended_ms")
-    return Operation(**{name: row[name] for name in names}, key=row["idempotency_key"], **read)
-
-
-_JSON_COLUMNS = ("facts", "result", "error")
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value)
+        raise OPERATION_KEY_REUSED(key=row["idempotency_key"], operation=row["id"])
+    return operation_of(row)

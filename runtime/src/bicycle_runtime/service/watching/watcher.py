@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +21,7 @@ import msgspec
 
 from bicycle_runtime.base.processes import is_frozen
 from bicycle_runtime.base.thread_safe_types import prepare_type
-from bicycle_runtime.jobs.control.job_queries import end_lost
-from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.jobs.control.job_queries import end_lost, unreadable_status
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
 from bicycle_runtime.service.store.history import (
@@ -39,6 +39,7 @@ from bicycle_runtime.service.watching.process_ends import ProcessEnds
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.summaries import Dismissal, KnownJob, summary_of
 from bicycle_sdk.clock import Clock
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ _LAG_WINDOW_MS = 60_000
 _LAG_GROWN_MIN = 1_000
 _BYTES_A_RECORD = 100  # The estimate for a source that does not count unread records.
 _LAG_GROWN_SHARE = 0.1
+_NOT_WRITTEN_MAX = 10_000  # Findings that wait for the database; older ones are dropped.
 _ASKED = frozenset({State.STOPPING, State.CANCELING})  # Their times are in no status.
 
 
@@ -98,6 +100,7 @@ class Watcher:
         self._process_ends = ProcessEnds()
         self._seen: dict[str, _Seen] = {}
         self._rows: dict[str, KnownRow] = {}
+        self._not_written: deque[Noted] = deque(maxlen=_NOT_WRITTEN_MAX)
         self._is_ending = threading.Event()
         self._sampled_s = 0
         self._thread = threading.Thread(target=self._run, name="watch jobs", daemon=True)
@@ -153,9 +156,7 @@ class Watcher:
         for job in removed:
             self._seen.pop(job, None)
             self._rows.pop(job, None)
-        if noted or removed:
-            written = self._history.note(noted, removed, at_ms=now_ms)
-            written.add_done_callback(lambda _written: self._fleet.tell_news())
+        self._write(noted, removed, now_ms)
         jobs = (seen.known for seen in self._seen.values())
         order = sorted(
             (known for known in jobs if known is not None),
@@ -165,6 +166,23 @@ class Watcher:
         self._forget_the_dead()
         self._sample(order, now_ms // 1_000)
         self.look_ms = (self._clock.monotonic() - began) * 1_000
+
+    def _write(self, noted: list[Noted], removed: set[str], now_ms: int) -> None:
+        """Write the findings of a look, after findings that could not be written."""
+        for _ in range(len(self._not_written)):
+            former = self._not_written.pop()
+            if (row := self._rows.get(former.row.id)) is not None:
+                noted.insert(0, replace(former, row=row))
+        if not noted and not removed:
+            return
+
+        def end(written: Future[int]) -> None:
+            if (error := written.exception()) is not None:
+                log_event(_LOG, "findings_not_written", level=logging.WARNING, error=error)
+                self._not_written.extend(noted)
+            self._fleet.tell_news()
+
+        self._history.note(noted, removed, at_ms=now_ms).add_done_callback(end)
 
     def _look_at(self, job: str, stamp: tuple[int, int, int], now_ms: int) -> Noted | None:
         """Read the changes of one job, and return the findings to store."""
@@ -208,7 +226,9 @@ class Watcher:
                 status.supervisor_pid, status.supervisor_started
             ),
             intent=None if asked is None else asked[0],
-            is_pausing=not is_driven and folder.state_of_stop(status) is JobState.PAUSED,
+            is_pausing=not is_driven
+            and not status.state.is_final
+            and folder.state_of_stop(status) is JobState.PAUSED,
         )
         if state in (State.FAILED, State.PAUSED) and not status.state.is_final:
             seen.status = status = end_lost(folder, status)
@@ -288,12 +308,8 @@ class Watcher:
         folder = self._home.folder(job)
         try:
             status = read_status(folder.status_path)
-        except StatusFormatError as error:
-            stamp_ms = _mtime_ms(folder.status_path)
-            return JobStatus(
-                id=job, job=job, plugin="", state=JobState.FAILED, error=error.to_json(),
-                started_ms=stamp_ms, updated_ms=stamp_ms,
-            )  # fmt: skip
+        except BicycleError as error:
+            return unreadable_status(folder, error, at_ms=_mtime_ms(folder.status_path))
         if status is None:
             return None
         status.id = job  # Commands identify a job by the name of its folder.
@@ -352,14 +368,18 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
             stat = os.stat(f"{folder}/{name}/status.json")  # noqa: PTH116 - Often, for many jobs.
         except (FileNotFoundError, NotADirectoryError):
             continue
-        found[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        except OSError:  # Its status has the reason.
+            found[name] = (0, 0, 0)
+            continue
+        # The time of a change is also another one when the file becomes readable.
+        found[name] = (stat.st_ctime_ns, stat.st_size, stat.st_ino)
     return found
 
 
 def _mtime_ms(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns // 1_000_000
-    except FileNotFoundError:
+    except OSError:
         return 0
 
 
