@@ -31,6 +31,7 @@ from bicycle_runtime.api.errors import (
     answer_code,
     broken_error,
 )
+from bicycle_runtime.api.identities import identify, is_still
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.route import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
@@ -124,7 +125,7 @@ class Exchange:
         """Wait until the reader is gone, or is to go."""
         going = asyncio.ensure_future(self._receive())
         try:
-            while authenticator.is_still(identity):
+            while await is_still(authenticator, identity):
                 await asyncio.wait({going}, timeout=_WATCH_S)
                 if going.done():
                     return going.result()
@@ -199,7 +200,7 @@ class Guard:
         state["limits"] = self._limits
         state.setdefault("connection", None)
         try:
-            self._check(scope)
+            await self._check(scope)
             exchange.watch(self._authenticator, state["identity"])
             send_answer = functools.partial(self._send, scope, exchange)
             await self._app(scope, exchange.receive, send_answer)
@@ -220,7 +221,7 @@ class Guard:
             if state["connection"] is not None:
                 state["connection"].leave()
 
-    def _check(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         """Ensure that a request may be answered at all.
 
         Raises:
@@ -231,7 +232,7 @@ class Guard:
         if host not in self._hosts:
             raise HostUnknownError(host=host[:100])
         state, is_write = scope["state"], scope["method"] not in _SAFE
-        identity = self._identity(scope, headers)
+        identity = await self._identity(scope, headers)
         state["identity"] = identity
         self._limits.take(identity, state["address"], is_write=is_write)
         if state["connection"] is not None:
@@ -246,11 +247,13 @@ class Guard:
         if scope["method"] not in _SAFE:
             _check_change(scope, headers, host)
 
-    def _identity(self, scope: Scope, headers: Headers) -> Identity:
+    async def _identity(self, scope: Scope, headers: Headers) -> Identity:
         state = scope["state"]
         client = str(state.get("client_name", ""))
         try:
-            return self._authenticator.identity(headers, scheme=scope["scheme"], client=client)
+            return await identify(
+                self._authenticator, headers, scheme=scope["scheme"], client=client
+            )
         except BicycleError:
             self._limits.fail(state["address"])
             raise

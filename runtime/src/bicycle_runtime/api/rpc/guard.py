@@ -21,6 +21,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from bicycle_runtime.api.errors import BODY_TOO_SLOW, MESSAGE_UNREADABLE, answer_code, broken_error
+from bicycle_runtime.api.identities import identify, is_still
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.service.scope import Scope
 from bicycle_sdk.errors import BicycleError
@@ -75,9 +76,9 @@ class Asking:
         self.address = address
         self.scope = Scope(service, identity, address=address, connection=connection)
 
-    def is_still(self) -> bool:
+    async def is_still(self) -> bool:
         """Return whether the caller would be admitted now."""
-        return self._authenticator.is_still(self.identity)
+        return await is_still(self._authenticator, self.identity)
 
 
 _ASKING: ContextVar[Asking] = ContextVar("asking")
@@ -139,7 +140,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     async def _unary(self, call: _Call, pieces: Any, context: Context) -> Any:
         with self._count(context) as connection:
             try:
-                self._enter(call.method, context, connection)
+                await self._enter(call.method, context, connection)
                 request = await call.read(pieces)
                 await _require_jobs(request)
                 return await call.inner(request, context)
@@ -149,7 +150,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     async def _stream(self, call: _Call, pieces: Any, context: Context) -> AsyncIterator[Any]:
         with self._count(context) as connection:
             try:
-                self._enter(call.method, context, connection)
+                await self._enter(call.method, context, connection)
                 request = await call.read(pieces)
                 await _require_jobs(request)
                 answers = call.inner(request, context)
@@ -172,7 +173,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         finally:
             connection.close()
 
-    def _enter(self, method: str, context: Context, connection: OpenConnection) -> None:
+    async def _enter(self, method: str, context: Context, connection: OpenConnection) -> None:
         """Identify the caller, and check its permission and rate.
 
         Raises:
@@ -186,7 +187,9 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         names = context.auth_context().get(_CLIENT_NAME, ())
         client = next((name.decode("utf-8", "replace") for name in names), "")
         try:
-            identity = self._authenticator.identity(headers, scheme=self._scheme, client=client)
+            identity = await identify(
+                self._authenticator, headers, scheme=self._scheme, client=client
+            )
         except BicycleError:
             self._limits.fail(address)
             raise

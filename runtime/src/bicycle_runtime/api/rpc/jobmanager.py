@@ -179,7 +179,7 @@ class JobManager:
         watched = until_closing(news, self._service, pause_s=_WATCH_S)
         try:
             async for each in watched:
-                if not who.is_still():
+                if not await who.is_still():
                     break
                 if each is not None:
                     yield _event(each)
