@@ -13,6 +13,7 @@ from bicycle_runtime.base.processes import (
     hang_up,
     is_alive,
     kill_all,
+    last_log_lines,
     stand_back,
     start_detached,
     start_ticks,
@@ -240,3 +241,13 @@ def test_a_killed_holder_leaves_the_lock_free(tmp_path):
         process.wait(10)
         with FileLock(path, job="j", location="p"):
             assert caught.value.facts["pid"] == str(process.pid)
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"old\n" * 2**20 + "last \u00fc".encode())
+
+    lines = last_log_lines(log)
+
+    assert lines[-1] == "last \u00fc"
+    assert 20 < len(lines) < 2**15

@@ -1,5 +1,7 @@
 """Jobs in one file sent to a service: stored by content, checked, removed."""
 
+import json
+
 import pytest
 
 from bicycle_runtime.extraction.scripts import file_name, text_to_send
@@ -115,6 +117,12 @@ def test_what_is_no_pipeline_is_refused_and_not_kept(home, file, text, code):
     assert list(home.path.glob("service/pipelines/*/*")) == []
 
 
+def newer_request():
+    """Return a request with an option that this version does not know."""
+    plain = JobRequest(options=JobOptions(plugin="tally")).to_json()
+    return json.dumps({**plain, "options": {**plain["options"], "hover_ms": 3}})
+
+
 def test_what_no_job_has_and_none_waits_for_is_removed(home):
     used, waiting, left = (
         keep_pipeline(home, PipelineFile(file="tally.toml", text=TEXT + "\n" * count))
@@ -124,6 +132,13 @@ def test_what_no_job_has_and_none_waits_for_is_removed(home):
     home.folder("job").write_request(JobRequest(options=JobOptions(plugin=str(used))))
 
     program = keep_pipeline(home, PipelineFile(file="clicks.py:by_user", text=PROGRAM))
+
+    unreadable = put_job(home, "odd").request_path
+    for content in ("", "[]", "{}", '{"format_version": 2}', newer_request()):
+        unreadable.write_text(content)
+        clear_pipelines(home, waiting=())
+        assert [path.exists() for path in (used, waiting, left)] == [True, True, True]
+    unreadable.unlink()
 
     clear_pipelines(home, waiting={str(waiting), str(program), "wordcount"})
 

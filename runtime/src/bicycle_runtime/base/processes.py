@@ -23,6 +23,7 @@ OPEN_FILES_MIN = 1_024  # The needs of Java with Spark, and of a driver with som
 ABORT_SIGNAL = signal.SIGQUIT  # To a driver: end without the epoch, but name stuck threads.
 SIGNAL_BASE = 128  # The exit code of shells for a signal.
 _NICENESS = 5
+_TAIL_BYTES = 1 << 16
 _POLL_S = 0.05
 _KILLED_S = 5.0  # The kernel needs a moment to end a process that was killed.
 _PASS_COUNT_MAX = 20
@@ -48,6 +49,13 @@ def start_detached(
         )  # fmt: skip
     keep_niceness(process.pid)
     return process
+
+
+def last_log_lines(path: Path) -> list[str]:
+    """Return the last lines of the output of ``start_detached``, at most 64 KiB."""
+    with path.open("rb") as log:
+        log.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
+        return log.read().decode("utf-8", "replace").splitlines()
 
 
 def keep_niceness(pid: int) -> None:

@@ -28,9 +28,11 @@ from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus, read_status
 from bicycle_runtime.layouts.paths import LEASE
 from bicycle_sdk.clock import Clock
-from bicycle_sdk.errors import OptionError
+from bicycle_sdk.errors import BicycleError, OptionError
 from bicycle_streams.access.errors import HOME_UNUSABLE
 
+# Of a request or status that is missing, damaged, or of another version.
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, BicycleError)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 

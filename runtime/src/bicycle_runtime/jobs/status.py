@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.open_files import comes_from_open_files
 from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
@@ -352,12 +353,17 @@ def read_status(path: Path) -> JobStatus | None:
     """Return the status; None when there is no file.
 
     Raises:
-        StatusFormatError: the file is damaged or of another version.
+        StatusFormatError: the file is damaged, or cannot be read.
+        STORED_NEWER: a newer version of the runtime wrote it.
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if comes_from_open_files(error):  # This process lacks them, whatever it reads.
+            raise
+        raise StatusFormatError(path=str(path), reason=error.strerror or str(error)) from error
     try:
         return decode_stored(data, JobStatus, path=str(path))
     except msgspec.MsgspecError as error:

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,11 +14,11 @@ from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.status import JobState
 from bicycle_sdk.clock import SystemClock
 from tests.raising import raises
-from tests.unit.jobs.job_samples import put_job
+from tests.unit.jobs.job_samples import put_job, request_of
 from tests.waiting import PATIENCE_S
 
 # A driver that meets requests until it was asked to drain, and then ends with a status; one that
-# drains forever, and one that never meets a request.
+# drains forever, one that dies of it, and one that never meets a request.
 DRIVER = """
 import signal, sys, time
 from pathlib import Path
@@ -27,7 +28,7 @@ from bicycle_runtime.jobs.status import JobState, write_status
 
 folder, how = JobFolder(Path(sys.argv[1])), sys.argv[2]
 inbox = Inbox(folder.path)
-inbox.open()
+inbox.open(is_again=how == "again")
 print("up", flush=True)
 if how == "hangs":
     signal.pause()
@@ -38,6 +39,8 @@ while not asked:
     inbox.serve({"drain": lambda facts: asked.append(facts) or {}})
 if how in ("drains", "slow"):
     signal.pause()
+if how == "dies":
+    sys.exit()
 status = folder.status()
 status.state = JobState.FINISHED
 write_status(folder.status_path, status)
@@ -45,15 +48,15 @@ write_status(folder.status_path, status)
 
 
 @contextlib.contextmanager
-def driver(home, word):
-    folder = put_job(home)
+def driver(home, word, **fields):
+    folder = put_job(home, **fields)
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(folder.path), word],
         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         process.stdout.readline()
-        put_job(home, pid=process.pid, pid_started=start_ticks(process.pid))
+        put_job(home, pid=process.pid, pid_started=start_ticks(process.pid), **fields)
         yield process
     finally:
         process.kill()
@@ -64,6 +67,23 @@ def test_a_job_that_drains_is_waited_for(home):
     with driver(home, "ends") as process:
         assert drain_job(home, "job", clock=SystemClock()).state is JobState.FINISHED
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_job_whose_driver_dies_after_its_answer_is_asked_again(home):
+    supervisor = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    pid = supervisor.pid
+    fields = {"supervisor_pid": pid, "supervisor_started": start_ticks(pid)}
+    try:
+        with driver(home, "dies", **fields) as first, ThreadPoolExecutor(1) as pool:
+            patience_ms = round(PATIENCE_S * 1_000)
+            home.folder("job").write_request(request_of(stop_timeout_ms=patience_ms))
+            draining = pool.submit(drain_job, home, "job", clock=SystemClock())
+            first.wait(PATIENCE_S)
+            with driver(home, "again", **fields):
+                assert draining.result().state is JobState.FINISHED
+    finally:
+        supervisor.kill()
+        supervisor.wait()
 
 
 @pytest.mark.parametrize("word", ["drains", "hangs"])

@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
+from bicycle_runtime.base.errors import STORED_NEWER
 from bicycle_runtime.base.processes import descendants, is_frozen, start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, StatusFormatError
+from bicycle_runtime.jobs.savepoints.trust import provenance
 from bicycle_runtime.jobs.status import JobState
 from bicycle_sdk.clock import ManualClock
 from tests.raising import raises
@@ -50,15 +52,29 @@ def test_jobs_are_listed_with_the_newest_first(home):
     assert [status.id for status in list_jobs(home)] == ["new", "old"]
 
 
-def test_a_status_that_cannot_be_read_is_told_and_hides_no_other_job(home):
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ('{"id": 7}', StatusFormatError),
+        ('{"format_version": 2}', STORED_NEWER),
+        (None, StatusFormatError),  # A folder, which cannot be read as a file.
+    ],
+)
+def test_a_status_that_cannot_be_read_is_told_and_hides_no_other_job(home, content, error):
     put_job(home, "good", started_ms=1, state=JobState.FINISHED)
-    put_job(home, "odd").status_path.write_text('{"id": 7}')
+    path = put_job(home, "odd").status_path
+    if content is None:
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_text(content)
 
     good, odd = list_jobs(home)
 
     assert (good.id, odd.id, odd.state) == ("good", "odd", JobState.FAILED)
-    assert odd.error["code"] == StatusFormatError.code
-    with pytest.raises(StatusFormatError):
+    assert odd.error["code"] == error.code
+    assert provenance(str(home.path / "saved"), home, None) == "foreign"
+    with raises(error):
         job_status(home, "odd")
 
 

@@ -368,12 +368,16 @@ def test_a_job_that_waits_for_its_storage_can_be_stopped(in_cloud, tmp_path):
     job.end(again)
 
 
-def test_a_storage_that_is_away_at_the_first_start_is_an_error_at_once(in_cloud):
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.STOPPED])
+def test_a_storage_that_is_away_at_the_first_start_is_an_error_at_once(in_cloud, state):
     cloud, make = in_cloud
     cloud.is_away = True
     job = make()
+    if state is JobState.STOPPED:
+        job.stop.set()
     with pytest.raises(StorageUnreachableError):
         job.run()
+    assert job.status.state is state
 
 
 def test_what_is_sealed_and_not_visible_is_known_after_an_epoch_and_after_a_recovery(

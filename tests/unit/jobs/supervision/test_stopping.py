@@ -49,6 +49,15 @@ def test_the_first_signal_asks_to_stop_and_the_second_ends_at_once(number, ends)
     assert ends.codes == [128 + number]
 
 
+def test_a_request_that_was_made_before_is_passed_on_when_the_job_is_known(ends):
+    requested = threading.Event()
+    with StopRequest(end=ends).on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(PATIENCE_S * 1_000)
+        arm(stop, on_request=requested.set)
+        assert requested.is_set()
+
+
 def test_a_pause_ends_when_it_is_woken_or_a_stop_is_requested():
     stop = StopRequest()
     stop.wake()  # Before the pause: it counts for the next one.

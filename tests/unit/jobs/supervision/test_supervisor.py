@@ -56,7 +56,8 @@ class Site:
         def begin(pid):
             before = self.folder.status()
             history = before.restarts if before is not None else []
-            status = status_of("job", pid=pid, running_ms=1, restart_plan=plan, **fields)
+            facts = {"running_ms": 1, "restart_plan": plan, **fields}
+            status = status_of("job", pid=pid, **facts)
             status.restarts = history
             write_status(self.folder.status_path, status)
 
@@ -157,20 +158,17 @@ def test_a_driver_with_a_last_word_is_left_alone(site):
     assert site.status.restarts == []
 
 
-def test_a_driver_that_never_ran_is_not_started_again(site):
-    site.life(ends=KILLED, state=JobState.CREATED)
-    begin, ends = site.lives[0]
-
-    def begin_without_running(pid):
-        begin(pid)
-        status = site.status
-        status.running_ms = None
-        write_status(site.folder.status_path, status)
-
-    site.lives[0] = (begin_without_running, ends)
+@pytest.mark.parametrize(
+    ("is_stopping", "state"), [(False, JobState.CREATED), (True, JobState.STOPPED)]
+)
+def test_a_driver_that_never_ran_is_not_started_again(site, is_stopping, state):
+    site.signals = [signal.SIGTERM] if is_stopping else []
+    ends = [None, KILLED] if is_stopping else KILLED
+    site.life(ends=ends, state=JobState.CREATED, plan=None, running_ms=None)
 
     assert site.run() == 137
     assert len(site.drivers) == 1
+    assert site.status.state is state
 
 
 def test_a_job_that_somebody_else_runs_by_now_is_left_to_them(site):

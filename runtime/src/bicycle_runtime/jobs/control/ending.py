@@ -226,22 +226,22 @@ def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     if status.state.is_final:
         return status
     folder = home.find(name)
-    timeout_ms = max(folder.read_request().options.stop_timeout_ms * 9 // 10, _STOP_MS_MIN)
-    deadline = clock.monotonic() + timeout_ms / 1_000
+    limit_ms = max(folder.read_request().options.stop_timeout_ms * 9 // 10, _STOP_MS_MIN)
+    deadline = clock.monotonic() + limit_ms / 1_000
     _wake(status)
-    try:
-        ask_job(home, name, DriverRequest.DRAIN, {}, clock=clock, timeout_ms=timeout_ms)
-    except JobNotRunningError:  # It has ended by itself.
-        return job_status(home, name)
-    except BicycleError as error:
-        if error.code != REQUEST_TIMED_OUT.code:
-            raise
-        return _end_stuck(folder, status, clock)
-    status = job_status(home, name)  # Another driver may have answered.
-    left_s = max(0.0, deadline - clock.monotonic())
-    if not wait_for_end(status.pid, status.pid_started, timeout_s=left_s):
-        return _end_stuck(folder, status, clock)
-    return job_status(home, name)
+    while True:  # A driver of an earlier version answers at once, and may die before its end.
+        timeout_ms = max(round((deadline - clock.monotonic()) * 1_000), 0)
+        try:
+            ask_job(home, name, DriverRequest.DRAIN, {}, clock=clock, timeout_ms=timeout_ms)
+        except JobNotRunningError:
+            return job_status(home, name)
+        except BicycleError as error:
+            if error.code != REQUEST_TIMED_OUT.code:
+                raise
+            return _end_stuck(folder, status, clock)
+        status = job_status(home, name)
+        left_s = max(deadline - clock.monotonic(), 0.0)
+        wait_for_end(status.pid, status.pid_started, timeout_s=left_s)
 
 
 _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from bicycle_runtime.base.processes import is_alive, is_frozen
-from bicycle_runtime.jobs.errors import JOB_LOST, JOB_NOT_FOUND, StatusFormatError
+from bicycle_runtime.jobs.errors import JOB_LOST, JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
@@ -49,9 +49,16 @@ def is_supervised(status: JobStatus) -> bool:
 def _status_in_list(folder: JobFolder) -> JobStatus | None:
     try:
         return _current(folder)
-    except StatusFormatError as error:
-        name = folder.id
-        return JobStatus(id=name, job=name, plugin="", state=JobState.FAILED, error=error.to_json())
+    except BicycleError as error:
+        return unreadable_status(folder, error)
+
+
+def unreadable_status(folder: JobFolder, error: BicycleError, *, at_ms: int = 0) -> JobStatus:
+    """Return the status of a job whose file cannot be read: FAILED, with the reason."""
+    return JobStatus(
+        id=folder.id, job=folder.id, plugin="", state=JobState.FAILED, error=error.to_json(),
+        started_ms=at_ms, updated_ms=at_ms,
+    )  # fmt: skip
 
 
 def _current(folder: JobFolder) -> JobStatus | None:
@@ -80,11 +87,7 @@ def end_lost(folder: JobFolder, status: JobStatus) -> JobStatus:
         status.end(JobState.PAUSED, status.updated_ms)
         return status
     status.end(JobState.FAILED, status.updated_ms)
-    status.error = lost_error(status).to_json()
-    return status
-
-
-def lost_error(status: JobStatus) -> BicycleError:
-    """Return the error of a job whose processes are gone without a last word."""
     seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
-    return JOB_LOST(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
+    lost = JOB_LOST(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
+    status.error = lost.to_json()
+    return status

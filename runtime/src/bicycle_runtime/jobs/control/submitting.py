@@ -17,6 +17,7 @@ from bicycle_runtime.base.processes import (
     SIGNAL_BASE,
     how_it_ended,
     kill_all,
+    last_log_lines,
     start_detached,
     start_ticks,
 )
@@ -228,5 +229,5 @@ def _how(return_code: int) -> str:
 
 
 def _log_tail(folder: JobFolder) -> str:
-    lines = folder.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL_LINES:])
+    lines = last_log_lines(folder.log_path)[-_LOG_TAIL_LINES:]
+    return "\n".join(f"  {line}" for line in lines)

@@ -88,6 +88,10 @@ def _run(run: JobRun) -> RunSummary:
     """Run the job, and set the status of its end."""
     run.inbox.open(is_again=not run.is_first)
     run.progress.enter(JobState.CREATED if run.is_first else JobState.RESTARTING)
+    timeout_s = run.request.options.stop_timeout_ms / 1_000
+    run.services.stop.arm(
+        timeout_s=timeout_s, on_request=run.note_stop, abort=run.abort, late=run.end_late
+    )
     try:
         return _drive(run)
     except SparkStartError as error:
@@ -132,7 +136,7 @@ def _drive(run: JobRun) -> RunSummary:
     run.progress.enter(final)
     summary = summarize(
         run.progress.status, setup, location=run.location, request=run.request,
-        was_aborted=run.services.stop.was_aborted,
+        was_aborted=run.services.stop.was_aborted and run.loop is not None,
     )  # fmt: skip
     run.log(
         f"job_{final.value.lower()}", epoch=summary.epoch, record_count=summary.record_count,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.letter_replay import replay_asked
-from bicycle_runtime.jobs.control.requests import DriverRequest, Handler
+from bicycle_runtime.jobs.control.requests import Answer, DriverRequest, Handler
 from bicycle_runtime.jobs.control.rescaling import request_rescaled, rescale_request
 from bicycle_runtime.jobs.epoch_ages import SHOWN_MIN_MS, epoch_age_ms, publication_age_ms
 from bicycle_runtime.jobs.running.job_run import JobRun
@@ -64,14 +65,7 @@ class Epochs:
             BicycleError: a function, Spark, a connector or the storage failed.
         """
         run, stop = self._run, self._run.services.stop
-        stop.arm(
-            timeout_s=run.request.options.stop_timeout_ms / 1_000,
-            on_request=run.note_stop,
-            abort=run.abort,
-            late=run.end_late,
-        )
         if stop.is_set:  # It was requested before anything could be interrupted.
-            run.note_stop()
             return JobState.STOPPED
         reading = ReadingWatch(
             run.location.storage, run.progress, clock=run.services.clock, on_wait=run.watchdog.allow
@@ -189,10 +183,10 @@ class Epochs:
     def _replay_letters(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         return replay_asked(self._run.loop, self._run.location, self._run.request, facts)
 
-    def _begin_draining(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    def _begin_draining(self, _: Mapping[str, Any]) -> Future[Answer]:
         self._is_draining = True
         self._run.log("drain_requested")
-        return {}
+        return Future()  # The end of the job is the answer: until then another driver finds it.
 
 
 def _may_have_work(setup: JobSetup) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import StorageError
@@ -123,6 +124,8 @@ class JobRun:
         self._note_stuck()
         if not self.progress.status.state.is_final:
             self.progress.enter(JobState.STOPPED)
+        if self.loop is None:  # This driver has read nothing: the stop is complete.
+            end_now(0)
 
     def _note_stuck(self, others: Sequence[ProcessStacks] = ()) -> None:
         stacks = self.location.folder.stacks_path
@@ -130,6 +133,9 @@ class JobRun:
 
     def fail(self, error: BicycleError) -> BicycleError:
         """Set an error that ends the job in the status, and return it."""
+        if self.services.stop.is_set and isinstance(error, StorageUnreachableError):
+            self.progress.enter(JobState.STOPPED)  # The stop has ended the wait for the storage.
+            return error
         self.progress.status.error = plain_error(error)
         self.progress.enter(JobState.FAILED)
         return error

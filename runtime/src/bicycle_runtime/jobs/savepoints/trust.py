@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import FOREIGN_SAVEPOINT, SAVEPOINT_KEY_UNUSABLE
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
@@ -51,7 +52,7 @@ def provenance(url: str, home: Home, key_file: str | None) -> Provenance:
         )
     if (home.path / _KEY_FILE).exists() and is_signed_with(storage, _key(home, None)):
         return "made by this home"
-    known = (status.checkpoint for folder in home.folders() if (status := folder.status()))
+    known = (status.checkpoint for status in list_jobs(home))
     if any(url and f"{storage.url}/".startswith(f"{url}/") for url in known):
         return "made by this home"
     return "foreign"

@@ -70,7 +70,7 @@ class StopRequest:
 
         Args:
             timeout_s: Before this time is over the process ends, whatever it does.
-            on_request: Called once at the request.
+            on_request: Called once at the request, now if that was before.
             abort: Called some time before the end; must make the running epoch fail.
             late: Called when the process is about to be ended by force; not waited for for long.
         """
@@ -78,6 +78,8 @@ class StopRequest:
         self._timeout_s = timeout_s
         self._on_request = on_request
         self._abort = abort
+        if self.is_set:
+            on_request()
 
     def set(self) -> None:
         """Request the stop. Asking again changes nothing."""

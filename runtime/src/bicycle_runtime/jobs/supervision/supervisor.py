@@ -110,7 +110,8 @@ class Supervisor:
         """Return how long to wait before the next start, or None.
 
         1. A driver with a last word, or one whose place another has taken, is left alone.
-        2. A driver that never ran has no strategy yet; the submitting command gets the error.
+        2. A driver that never ran has no strategy yet; the submitting command gets the error,
+           unless the job is stopping.
         3. Otherwise the strategy decides, and the status shows the decision. A stopping job is
            stopped instead of started again.
         """
@@ -120,8 +121,9 @@ class Supervisor:
         self._pids.add(driver.pid)
         if status is None or status.pid not in self._pids or status.state.is_final:
             return None
-        # 2. A driver that never ran has no strategy yet; the submitting command gets the error.
-        if status.running_ms is None:
+        # 2. A driver that never ran has no strategy yet; the submitting command gets the error,
+        #    unless the job is stopping.
+        if status.running_ms is None and not self._is_stopping:
             return None
         # 3. Otherwise the strategy decides, and the status shows the decision. A stopping job is
         #    stopped instead of started again.

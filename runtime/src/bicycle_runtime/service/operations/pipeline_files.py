@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bicycle_runtime.base.files import own_folder, replace_file
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.home import UNREADABLE, Home
 from bicycle_runtime.jobs.plugins.pipeline_checks import check_in_child
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
@@ -52,11 +52,18 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
 
 
 def clear_pipelines(home: Home, *, waiting: Collection[str]) -> None:
-    """Remove pipelines without a job; ``waiting`` are paths of files in use."""
+    """Remove pipelines without a job; ``waiting`` are paths of files in use.
+
+    If a request cannot be read, its pipeline is unknown, and no pipeline is removed.
+    """
     needed = {Path(path).parent for path in waiting}
     for job in home.folders():
-        if job.request_path.exists():
+        try:
             needed.add(Path(job.read_request().options.plugin).parent)
+        except FileNotFoundError:
+            continue
+        except UNREADABLE:
+            return
     for folder in (service_folder(home) / _FOLDER).glob("*"):
         if folder not in needed:
             shutil.rmtree(folder, ignore_errors=True)

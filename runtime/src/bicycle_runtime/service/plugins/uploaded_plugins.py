@@ -36,7 +36,7 @@ from bicycle_runtime.extraction.packing import (
     require_no_conflict,
 )
 from bicycle_runtime.extraction.plugin_env import own_environment
-from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.home import UNREADABLE, Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.notes import former_request
@@ -467,7 +467,7 @@ def _digests_of(home: Home, job: JobFolder) -> set[str]:
     try:
         former = former_request(home, job.id)
         asked = [job.read_request(), *([] if former is None else [former])]
-    except (OSError, ValueError, KeyError, BicycleError):  # Missing, or of another version.
+    except UNREADABLE:
         return set()
     chosen = [_digest_of(home, request.options.plugin_env or "") for request in asked]
     return set(filter(None, chosen))
@@ -475,10 +475,9 @@ def _digests_of(home: Home, job: JobFolder) -> set[str]:
 
 def _is_over(home: Home, job: JobFolder) -> bool:
     """Return whether a job can neither be started again nor resumed from a savepoint."""
-    status = job.status()
-    if status is None or status.state not in _OVER:
-        return False
     try:
-        return not known_savepoints(home, job.id)
-    except BicycleError:  # Its storage does not answer: there may be some.
+        status = job.status()
+        is_over = status is not None and status.state in _OVER
+        return is_over and not known_savepoints(home, job.id)
+    except BicycleError:  # It cannot be read, or its storage does not answer.
         return False

@@ -31,6 +31,7 @@ HISTORY = (
     ALTER TABLE samples ADD COLUMN operators BLOB;
     """),
 )  # fmt: skip
+_PRUNE_S = 86_400
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
@@ -190,6 +191,7 @@ class History:
     def __init__(self, control: Database, samples: Database) -> None:
         self._control = control
         self._samples = samples
+        self._pruned_s = 0
 
     def known_rows(self) -> dict[str, KnownRow]:
         """Return the stored row of each job whose folder existed at the last look."""
@@ -286,6 +288,8 @@ class History:
     ) -> Future[None]:
         """Store a sample of each job, and every five minutes a mean.
 
+        Once a day, and first, samples are removed that are older than those of any tier.
+
         Args:
             jobs: Ids, values by the names in ``SAMPLED``, and values of operators by uid, in the
                 order of ``OPERATOR_SAMPLED``; of operators, the last value of five minutes counts.
@@ -295,7 +299,9 @@ class History:
             (job, *(values[name] for name in SAMPLED), msgspec.msgpack.encode(operators))
             for job, values, operators in jobs
         ]
-        return self._samples.write(_samples_writer(rows, at_s))
+        is_pruning = at_s - self._pruned_s >= _PRUNE_S
+        self._pruned_s = at_s if is_pruning else self._pruned_s
+        return self._samples.write(_samples_writer(rows, at_s, is_pruning=is_pruning))
 
     def operator_samples(self, job: str, operator: str, *, tier: str = "5s") -> dict[str, Any]:
         """Return columns of one operator over time, oldest first; None is a gap.
@@ -413,7 +419,9 @@ def _note(connection: Connection, noted: Noted, *, at_ms: int) -> int:
     return last
 
 
-def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[Connection], None]:
+def _samples_writer(
+    rows: list[tuple[Any, ...]], at_s: int, *, is_pruning: bool
+) -> Callable[[Connection], None]:
     values = ("at_s", "operators", *SAMPLED)
     names, marks = ", ".join(("job_number, tier, slot", *values)), ", ".join("?" * len(SAMPLED))
     news = ", ".join(f"{name} = excluded.{name}" for name in values)
@@ -422,6 +430,7 @@ def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[Connect
     coarse, coarse_s, coarse_count = TIERS["5m"]
     means = ", ".join(f"avg({name})" for name in SAMPLED)
     is_coarse = at_s // fine_s * fine_s % coarse_s == 0
+    oldest_s = at_s - max(step_s * count for _, step_s, count in TIERS.values())
 
     def work(connection: Connection) -> None:
         for job, *values, operators in rows:
@@ -442,5 +451,9 @@ def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[Connect
                     f" {replace}",
                     (number, coarse, slot, at_s, operators, number, fine, at_s - coarse_s, at_s),
                 )
+        if is_pruning:
+            connection.execute("DELETE FROM samples WHERE at_s <= ?", (oldest_s,))
+            unused = "number NOT IN (SELECT job_number FROM samples)"
+            connection.execute(f"DELETE FROM job_numbers WHERE {unused}")
 
     return work

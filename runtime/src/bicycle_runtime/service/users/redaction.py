@@ -98,7 +98,7 @@ class JobSecrets:
                 if len(self._kept) >= _JOBS_KEPT_MAX:
                     self._kept.clear()
                 self._kept[job] = known
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError, AttributeError):  # Missing, or no request.
             return ()
         return known[2]
 
