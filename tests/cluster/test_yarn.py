@@ -116,6 +116,8 @@ def test_a_job_on_yarn_is_exact_after_the_loss_of_a_container_and_of_the_node_of
     life.process.send_signal(signal.SIGTERM)
 
     assert life.wait(_PATIENCE_S) == 0, (life.stdout, life.stderr)
+    # The master sees that the driver has left, and then tells YARN.
+    until(lambda: yarn.applications()[0]["finalStatus"] != "UNDEFINED", "the end on YARN")
     [application, _] = yarn.applications()
     assert (application["queue"], application["finalStatus"]) == (f"root.{QUEUE}", "SUCCEEDED")
     site.params["follow"] = "false"
