@@ -10,10 +10,12 @@ import signal
 import pytest
 
 from bicycle_sdk.sinks import Rolling, postgres_sink
+from bicycle_sdk.sinks.addresses import sink_from_uri
 from tests.lakes.conftest import DeltaLake, Iceberg
 from tests.postgres.postgres_server import PostgresServer
 from tests.simulation.leased_site import LeasedSite, ended
 from tests.unit.jobs.job_samples import bundle_of
+from tests.unit.streams.ss_decoder import decode
 
 pytestmark = pytest.mark.crash
 
@@ -55,7 +57,31 @@ class IcebergTable(Iceberg):
         rows.sink_to(self.descriptor(columns={"id": "int"}, rolling=Rolling(rows=1)))
 
 
-@pytest.fixture(params=[Delta, IcebergTable, Postgres])
+class StreamFile:
+    def __init__(self, folder):
+        self.path = folder / "rows.ss"
+
+    def read(self):
+        messages = decode(self.path.read_bytes()).messages
+        return [json.loads(payload)["id"] for key, *_, payload in messages if key == "rows"]
+
+    def write(self, rows):
+        rows.sink_to(sink_from_uri(f"file://{self.path}/rows?format=json"))
+
+    def stop(self):
+        """Do nothing: the file is removed with its folder."""
+
+
+CASES = [
+    (kind, point)
+    for kind in (Delta, IcebergTable, Postgres, StreamFile)
+    for point in POINTS
+    # A driver that stands still there has the lock of the file: nobody takes over.
+    if (kind, point) != (StreamFile, "transaction_produced")
+]
+
+
+@pytest.fixture
 def target(request, tmp_path):
     folder = tmp_path / "target"
     folder.mkdir()
@@ -82,7 +108,7 @@ def site(target, tmp_path):
         yield site
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("target", "point"), CASES, indirect=["target"])
 def test_a_driver_that_was_replaced_while_it_stood_still_writes_no_row(site, target, point):
     fault = f"{point}@3=hold"
     first = site.launch(fault, str(BEAT_MS), str(RECORDS_MAX))

@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pulsar
 import pytest
 
 from bicycle_runtime.testing import Harness
 from bicycle_streams import connect
+from bicycle_streams.pulsar.errors import POSITION_UNUSABLE
+from tests.raising import raises
 from tests.waiting import until
 
+BATCH_MAX = 4_096  # Messages of one entry that a sequence has room for.
 PATIENT = {"connect_timeout_ms": 60_000}  # A server that was just started takes its time.
 
 
@@ -69,3 +73,25 @@ def test_a_job_copies_what_is_there_and_ends(pulsar_server, new_key):
         harness.run()
 
     assert asyncio.run(read(pulsar_server, target)) == [str(n) for n in range(100)]
+
+
+def test_a_message_without_a_sequence_ends_a_job_with_an_error_that_names_it(
+    pulsar_server, new_key
+):
+    key = new_key("in")
+
+    def job(env):
+        env.from_uri(f"{pulsar_server.uri}/{key}?group=job").uid("in").collect("out")
+
+    client = pulsar.Client(pulsar_server.uri, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = client.create_producer(
+        key, batching_enabled=True, batching_max_messages=5_000,
+        batching_max_publish_delay_ms=60_000, max_pending_messages=10_000,
+    )  # fmt: skip
+    for _ in range(BATCH_MAX + 1):
+        producer.send_async(b"x", lambda *_: None)
+    producer.flush()
+    client.close()
+
+    with Harness(job) as harness, raises(POSITION_UNUSABLE, match=str(BATCH_MAX)):
+        run_until(harness, lambda: False)

@@ -146,7 +146,7 @@ def test_a_first_start_fixes_where_later_ones_begin(server, tmp_path):
     add(server, range(3))
     source = source_of(server, start="latest")
     source.start(services, {}, {})
-    assert not source.poll().has_input
+    assert (source.poll().has_input, source.plan(PLENTY)) == (True, [])  # It is to be sealed.
     state = json.loads(json.dumps(source.snapshot([], {})))
     add(server, range(3, 5))
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from bicycle_sdk.clock import SystemClock
+from bicycle_sdk.time import TIME_MS_MAX
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import LINE_NOT_TEXT, LINE_UNREADABLE, PAYLOAD_NOT_A_LINE, StreamError
 from bicycle_streams.messages import Message, MessageHeader, Timestamp
@@ -50,6 +51,8 @@ def parse_line(line: str, address: str) -> tuple[LineHead, str]:
     try:
         if _TIME.fullmatch(rest[0]):
             timestamp_ms = int(Timestamp.parse(rest.pop(0)))
+            if not -TIME_MS_MAX < timestamp_ms < TIME_MS_MAX:
+                raise ValueError
         key = StreamKey(rest.pop(0)) if rest else None
         sequence = _number(rest.pop(0)) if rest else None
         shard_id = _number(rest.pop(0)) if rest else None
@@ -62,9 +65,9 @@ def parse_line(line: str, address: str) -> tuple[LineHead, str]:
 
 
 def format_line(header: MessageHeader, payload: str) -> str:
-    """Return a message as a line, without its end."""
-    head = f"{header.timestamp} | {header.stream_key} | {header.sequence} | {header.shard_id}"
-    return f"[{head}] {payload}"
+    """Return a message as a line, without its end; a sequence below 0 is left out."""
+    number = f" | {header.sequence} | {header.shard_id}" if header.sequence >= 0 else ""
+    return f"[{header.timestamp} | {header.stream_key}{number}] {payload}"
 
 
 def line_payload(payload: bytes, backend: str) -> str:

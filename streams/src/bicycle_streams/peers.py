@@ -22,7 +22,7 @@ from bicycle_streams.backoff import Backoff
 from bicycle_streams.consuming import Consumer, Subscription
 from bicycle_streams.contract import Streamer
 from bicycle_streams.delivering import Hub, HubConsumer
-from bicycle_streams.errors import ConnectionLostError, StreamEndedError
+from bicycle_streams.errors import ConnectionLostError, StreamEndedError, StreamError
 from bicycle_streams.options import StreamerOptions, connect_error
 
 __all__ = ["PeerOptions", "PeerStreamer"]
@@ -143,6 +143,16 @@ class PeerStreamer(Streamer, Generic[Peer]):
         return HubConsumer(self.address, subscription, self.options, self._hub)
 
     async def _keep(self, peer: Peer) -> None:
+        """Read until the other side stays away; an unexpected error ends the hub, too."""
+        try:
+            await self._read_always(peer)
+        except Exception as error:  # noqa: BLE001 - without an end, consumers would wait forever.
+            reason = f"{type(error).__qualname__}: {error}"
+            lost = ConnectionLostError(address=self.address, reason=reason)
+            self._hub.end(error if isinstance(error, StreamError) else lost)
+        self._changed.set()
+
+    async def _read_always(self, peer: Peer) -> None:
         """Read forever, and connect again after pauses that grow and differ."""
         loop = asyncio.get_running_loop()
         options = self._peer_options
@@ -159,11 +169,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
             while True:
                 pause_s = pauses.next_s()
                 if loop.time() + pause_s > deadline:
-                    self._hub.end(
-                        ConnectionLostError(address=self.address, reason="it did not reconnect")
-                    )
-                    self._changed.set()
-                    return
+                    raise ConnectionLostError(address=self.address, reason="it did not reconnect")
                 await asyncio.sleep(pause_s)
                 with contextlib.suppress(*self.away):
                     peer = self._join(await self._connect())
@@ -182,6 +188,9 @@ class PeerStreamer(Streamer, Generic[Peer]):
     async def _read(self, peer: Peer) -> None:
         try:
             await self._take(peer)
+        except Exception:
+            await self._part(peer)
+            raise
         finally:
             self.peers.discard(peer)
 

@@ -167,29 +167,26 @@ class WebSocketStreamer(PeerStreamer[Connection]):
             return
 
     def _message(self, frame: str | bytes) -> Message | StreamError:
-        """Return the message of a frame, and count missing messages before it."""
+        """Return the message of a frame, and count missing messages before it.
+
+        A frame without a sequence gets the last one, which leaves the position unchanged: -1 if
+        there was none, because 0 would count as received.
+        """
         if isinstance(frame, bytes):
-            return Message(BROADCAST, 0, self._unmoved, self._clock.now_ms(), frame)
+            return Message(BROADCAST, 0, self._last_sequence, self._clock.now_ms(), frame)
         message = self._decoder.decode(frame.encode())
         if isinstance(message, StreamError):
             return message
+        stream, sequence = (message.stream_key, message.shard_id), message.sequence
         if self.options.sequence_field is not None:
-            position, time_ms = (message.stream_key, message.shard_id), message.timestamp_ms
             try:
                 sequence = int(json.loads(message.payload)[self.options.sequence_field])
-            except (ValueError, TypeError, KeyError):
-                return Message(*position, self._unmoved, time_ms, message.payload)
-            message = Message(*position, sequence, time_ms, message.payload)
-        stream = (message.stream_key, message.shard_id)
-        last = self._last.get(stream, message.sequence - 1)
-        self.gap_count += max(0, message.sequence - last - 1)
-        self._last[stream] = self._last_sequence = message.sequence
-        return message
-
-    @property
-    def _unmoved(self) -> int:
-        """The sequence of a frame without one, which leaves the position unchanged."""
-        return max(0, self._last_sequence)
+            except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+                sequence = -1
+        if sequence >= 0:
+            self.gap_count += max(0, sequence - self._last.get(stream, sequence - 1) - 1)
+            self._last[stream] = self._last_sequence = sequence
+        return Message(*stream, self._last_sequence, message.timestamp_ms, message.payload)
 
     async def send_frames(self, frames: Iterable[str | bytes]) -> bool:
         """Send frames to all peers; return whether all of them have answered behind them."""

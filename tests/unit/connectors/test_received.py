@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -13,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import serve
 
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.cli import main
@@ -206,7 +210,7 @@ def epoch(source, budget=PLENTY):
     source.poll()
     parts = source.plan(budget)
     reader = source.reader()
-    values = [v["seq"] for part in parts for b in reader.read(part) for v in b.values]
+    values = [v.get("seq") for part in parts for b in reader.read(part) for v in b.values]
     ends = {part.shard: part.end for part in parts}
     state = source.snapshot(parts, ends)
     source.sealed(ends)
@@ -282,6 +286,37 @@ def test_a_start_without_a_journal_of_its_own_asks_behind_what_was_read(feed, tm
     second.stop()
     assert (values, state) == (list(range(10)), {"sequence": 9})
     assert rest[0] == 10
+
+
+def test_a_restart_before_the_first_sequence_asks_for_all_messages(tmp_path):
+    asked = []
+
+    def feed(peer):
+        asked.append(json.loads(peer.recv())["after"])
+        peer.send('{"type": "subscribed"}')
+        if len(asked) > 1:
+            for number in range(asked[-1] + 1, 3):
+                peer.send(json.dumps({"seq": number}))
+        with suppress(ConnectionClosed):
+            peer.recv()
+
+    with serve(feed, "127.0.0.1", 0) as server:
+        port = server.socket.getsockname()[1]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        values, ends, state = [], {}, {}
+        for count in (1, 5):
+            source = source_of(SimpleNamespace(port=port))
+            source.start(services_in(tmp_path, clock=SystemClock()), ends, state)
+            while len(values) < count:
+                until(lambda source=source: source.poll().has_input, "messages")
+                more, ends, state = epoch(source)
+                values += more
+            source.stop()
+        server.shutdown()
+        thread.join()
+
+    assert (asked, values) == ([-1, -1], [None, None, 0, 1, 2])
 
 
 def test_a_server_that_is_away_is_waited_for(feed, tmp_path):

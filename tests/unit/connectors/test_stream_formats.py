@@ -9,11 +9,17 @@ import pytest
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.connectors.stream_clients.sockets import LineReader
 from bicycle_runtime.connectors.stream_clients.source import decoded_batch
+from bicycle_runtime.contract import BadRecord
 from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.testing import Harness
+from bicycle_sdk import WatermarkStrategy, skip
+from bicycle_sdk.time import TIME_MS_MAX
 from bicycle_streams import connect
 from bicycle_streams.addresses import StreamKey
+from bicycle_streams.file.creating import create_file
+from bicycle_streams.file.format import FileHeader
+from bicycle_streams.file.writing import FileWriter
 from bicycle_streams.messages import Message
 
 SCHEMA = {
@@ -122,3 +128,39 @@ def test_lines_of_sockets_are_columns_until_one_is_bad(data, values, bad):
     assert isinstance(batch.values, Frame) is not bool(bad)
     assert values == [record["n"] for record in batch.values]
     assert bad == [failure.offset for failure in batch.failures]
+
+
+@pytest.mark.parametrize("gives_fields", [False, True])
+@pytest.mark.parametrize("time_ms", [TIME_MS_MAX, -TIME_MS_MAX, 2**63 + 5, 3 * 10**21])
+def test_a_message_with_a_time_out_of_bounds_is_a_failure(time_ms, gives_fields):
+    messages = [
+        Message(StreamKey("in"), 0, number, each, b'{"n": 1}')
+        for number, each in enumerate([1_000, time_ms, 1_001])
+    ]
+    earlier = BadRecord(offset=0, raw=b"", reason="of the backend")
+    batch = decoded_batch(
+        make_codec("json", dict), messages, [1, 2, 3], 9, bad=[earlier], gives_fields=gives_fields
+    )
+
+    assert (batch.values, batch.offsets) == ([{"n": 1}] * 2, [1, 3])
+    assert batch.timestamps == [1_000, 1_001]
+    assert [failure.offset for failure in batch.failures] == [0, 2]
+    assert str(time_ms) in batch.failures[1].reason
+
+
+def test_a_job_skips_messages_with_times_out_of_bounds(tmp_path):
+    path = tmp_path / "in.ss"
+    create_file(path, FileHeader(path.name, 0, 1 << 20), must_be_new=True)
+    writer = FileWriter(path, limit_bytes=1 << 30, buffer_bytes=1)
+    for time_ms in (1_000, 2**63 + 5, 1_001):
+        writer.take(StreamKey("in"), 0, b"x", time_ms)
+    writer.close(with_end=False)
+
+    def job(env):
+        texts = env.from_uri(f"file://{path}/in?bounded=true").uid("in").on_error(skip())
+        timed = texts.assign_timestamps(WatermarkStrategy.ascending()).key_by(str)
+        timed.tumbling_window(10_000).count().uid("count").collect("out")
+
+    with Harness(job) as harness:
+        harness.run()
+        assert [window.value for window in harness.results("out")] == [2]

@@ -1,7 +1,11 @@
 import pulsar
 import pytest
 
+from bicycle_streams.pulsar.errors import POSITION_UNUSABLE
 from bicycle_streams.pulsar.positions import id_of, sequence_of
+from tests.raising import raises
+
+STREAM = ("pulsar://localhost", "orders")
 
 
 @pytest.mark.parametrize(
@@ -9,7 +13,7 @@ from bicycle_streams.pulsar.positions import id_of, sequence_of
 )
 def test_a_sequence_names_the_entry_of_its_message(place):
     ledger, entry, batch = place
-    sequence = sequence_of(pulsar.MessageId(-1, ledger, entry, batch))
+    sequence = sequence_of(pulsar.MessageId(-1, ledger, entry, batch), *STREAM)
 
     found = id_of(sequence)
 
@@ -20,12 +24,12 @@ def test_a_sequence_names_the_entry_of_its_message(place):
 
 def test_sequences_grow_as_places_do():
     places = [(1, 0, -1), (1, 0, 1), (1, 1, 0), (1, 49_999, 3), (2, 0, 0), (40, 0, 0)]
-    sequences = [sequence_of(pulsar.MessageId(-1, *place)) for place in places]
+    sequences = [sequence_of(pulsar.MessageId(-1, *place), *STREAM) for place in places]
 
     assert sequences == sorted(set(sequences))
 
 
 @pytest.mark.parametrize("place", [(1 << 31, 0, 0), (0, 1 << 20, 0), (0, 0, 1 << 12)])
 def test_a_place_that_no_sequence_stands_for_is_refused(place):
-    with pytest.raises(ValueError, match=str(max(place))):
-        sequence_of(pulsar.MessageId(-1, *place))
+    with raises(POSITION_UNUSABLE, match=str(max(place))):
+        sequence_of(pulsar.MessageId(-1, *place), *STREAM)

@@ -18,6 +18,7 @@ from bicycle_streams import (
     connect,
 )
 from bicycle_streams.delivering import PREFETCH_BYTES
+from bicycle_streams.lines import format_line, parse_line
 from bicycle_streams.testing import LosesConnections, StreamLoadSuite, StreamSuite
 from tests.unit.streams.broadcasting import BroadcastCase
 
@@ -87,6 +88,72 @@ def test_a_feed_that_breaks_is_resumed_behind_the_last_message():
 
     assert (found, gap_count) == ([1, 2, 3, 6], 2)
     assert told == ["prices from -1", "prices from 2"]
+
+
+NO_SEQUENCE = ['{"seq": 1e999}', "[" * 100_000, '{"seq": -5}', '{"type": "subscribed"}', b"\xff"]
+
+
+@pytest.mark.parametrize("odd", NO_SEQUENCE, ids=["endless", "deep", "negative", "none", "bytes"])
+def test_a_frame_without_a_sequence_leaves_the_position_unchanged(odd):
+    """A sequence of 0 would count as received, and would be missing after a restart."""
+    told = []
+
+    async def feed(peer):
+        told.append(await peer.recv())
+        await peer.send(odd)
+        if len(told) == 1:
+            peer.transport.abort()
+            return
+        for frame in ('{"seq": 0}', odd, '{"seq": 1}'):
+            await peer.send(frame)
+        await peer.wait_closed()
+
+    async def scenario():
+        async with serve(feed, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            words = {"subscribe": "{sequence}", "sequence_field": "seq", **QUICK}
+            async with connect(f"ws://127.0.0.1:{port}", words) as streamer:
+                consumer = await streamer.create_consumer("prices")
+                found = [await consumer.next()]
+                while found[-1].sequence < 1:
+                    found.append(await consumer.next())
+                return found, streamer.gap_count
+
+    found, gap_count = run(scenario)
+
+    assert [message.sequence for message in found][-4:] == [-1, 0, 0, 1]
+    assert (told, gap_count) == (["-1", "-1"], 0)
+    assert parse_line(format_line(found[0].header, "x"), "stdio://")[0].sequence is None
+
+
+def test_an_unexpected_error_closes_the_connection_and_is_raised_by_consumers():
+    class Failing:
+        def decode(self, line):
+            raise RuntimeError("odd")
+
+    async def feed(peer):
+        await peer.send("x")
+        await peer.wait_closed()
+        closed.set()
+
+    async def scenario():
+        async with serve(feed, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            streamer = connect(f"ws://127.0.0.1:{port}", QUICK)
+            streamer._decoder = Failing()
+            async with streamer:
+                consumer = await streamer.create_consumer("a")
+                with pytest.raises(ConnectionLostError, match="RuntimeError: odd"):
+                    await consumer.next()
+                await closed.wait()
+                producer = await streamer.create_producer("a")
+                with pytest.raises(ConnectionLostError):
+                    await producer.send("x")
+                with pytest.raises(ConnectionLostError):
+                    await producer.end()
+
+    closed = asyncio.Event()
+    run(scenario)
 
 
 async def shake_hands_and_be_silent(reader, writer):

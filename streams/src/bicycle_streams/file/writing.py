@@ -228,6 +228,12 @@ class FileWriter:
         self._pending_bytes = 0
         self.written = self.taken
 
+    def cut_off(self, end: int) -> None:
+        """Remove all messages from an offset on, where one ends; no message may be buffered."""
+        os.ftruncate(self._descriptor, end)
+        self._view.refresh()
+        self._take_up()
+
     def sync(self) -> None:
         """Return once written data survives a power loss."""
         os.fsync(self._descriptor)

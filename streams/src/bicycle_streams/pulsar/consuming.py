@@ -24,7 +24,7 @@ from bicycle_streams.consuming import Subscription
 from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsupportedError
 from bicycle_streams.messages import BEGINNING, END, At, Message, SeqPos
 from bicycle_streams.pulsar.cluster import Cluster, message_of, reason_of, time_of
-from bicycle_streams.pulsar.errors import GROUP_IN_USE, POSITION_UNUSABLE, READ_FAILED
+from bicycle_streams.pulsar.errors import GROUP_IN_USE, READ_FAILED
 from bicycle_streams.pulsar.positions import id_of, sequence_of
 from bicycle_streams.thread_consuming import ThreadConsumer
 
@@ -230,13 +230,10 @@ class _Shard:
         """
         if (last_id := self._cluster.last_id(self._topic)) is None:
             return None
-        try:
-            return last_id, sequence_of(last_id)
-        except ValueError as error:
-            raise self._unusable(error) from None
+        return last_id, self._sequence_of(last_id)
 
-    def _unusable(self, error: ValueError) -> StreamError:
-        return POSITION_UNUSABLE(address=self._cluster.address, id=str(error), key=self.stream[0])
+    def _sequence_of(self, message_id: Any) -> int:
+        return sequence_of(message_id, self._cluster.address, self.stream[0])
 
     def subscribe(self, position: Any = None) -> None:
         """Read as a member of a group, from its position.
@@ -286,12 +283,24 @@ class _Shard:
             if first > last:
                 return None
             with contextlib.closing(self._reader_at(first)) as probe:
-                return _first_of(probe.read_next, lambda sequence, _: sequence >= first, last)
+                return self._first_of(probe.read_next, lambda sequence, _: sequence >= first, last)
         with contextlib.closing(self._reader_at(last)) as probe:
             if probe.read_next(_FIRST_MS).publish_timestamp() < target:
                 return None
         with self._cluster.temporary_consumer(self._topic, target) as probe:
-            return _first_of(probe.receive, lambda _, time_ms: time_ms >= target, last)
+            return self._first_of(probe.receive, lambda _, time_ms: time_ms >= target, last)
+
+    def _first_of(
+        self, receive: Callable[[int], Any], is_wanted: Callable[[int, int], bool], last: int
+    ) -> int | None:
+        """Return the sequence of the first wanted message; None after the last one."""
+        while True:
+            found = receive(_FIRST_MS)
+            sequence = self._sequence_of(found.message_id())
+            if is_wanted(sequence, time_of(found)):
+                return sequence
+            if sequence >= last:
+                return None
 
     def move(self, position: SeqPos, *, keeps: bool) -> None:
         """Go to a position, as reader or as the only member of a group."""
@@ -314,9 +323,9 @@ class _Shard:
                 found = receive(0 if items else wait_ms)
                 message_id = found.message_id()
                 try:
-                    sequence = sequence_of(message_id)
-                except ValueError as error:
-                    items.append(self._unusable(error))
+                    sequence = self._sequence_of(message_id)
+                except StreamError as error:
+                    items.append(error)
                     continue
                 is_again = sequence < self._first or sequence in self.given
                 if self._keeps:
@@ -378,16 +387,3 @@ class _Shard:
                 each.close()
             except pulsar.PulsarException:
                 continue  # The server is gone, and notices it by itself.
-
-
-def _first_of(
-    receive: Callable[[int], Any], is_wanted: Callable[[int, int], bool], last: int
-) -> int | None:
-    """Return the sequence of the first wanted message; None after the last one."""
-    while True:
-        found = receive(_FIRST_MS)
-        sequence = sequence_of(found.message_id())
-        if is_wanted(sequence, time_of(found)):
-            return sequence
-        if sequence >= last:
-            return None

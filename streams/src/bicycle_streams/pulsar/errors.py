@@ -45,8 +45,8 @@ POSITION_UNUSABLE = StreamError.row(
     "sequence number",
     cause="A ledger has more than a million entries, or an entry has more than 4,096 messages.",
     fix=(
-        "close ledgers earlier (managedLedgerMaxEntriesPerLedger), or send smaller batches; the "
-        "next call continues after this message"
+        "close ledgers earlier (managedLedgerMaxEntriesPerLedger), or send smaller batches; a "
+        "consumer continues after this message with the next call, and a job cannot read past it"
     ),
 )
 DEDUPLICATION_OFF = StreamUnsupportedError.row(

@@ -11,20 +11,22 @@ from typing import Any
 
 import pulsar
 
+from bicycle_streams.pulsar.errors import POSITION_UNUSABLE
+
 _ENTRY_BITS, _BATCH_BITS = 20, 12
 _LEDGER_BITS = 31
 
 
-def sequence_of(message_id: Any) -> int:
-    """Return the sequence of a message.
+def sequence_of(message_id: Any, address: str, key: str) -> int:
+    """Return the sequence of a message of a stream.
 
     Raises:
-        ValueError: its ledger, entry or batch is too large for a sequence.
+        POSITION_UNUSABLE: its ledger, entry or batch is too large for a sequence.
     """
     ledger, entry = message_id.ledger_id(), message_id.entry_id()
     batch = max(0, message_id.batch_index())
     if ledger >> _LEDGER_BITS or entry >> _ENTRY_BITS or batch >> _BATCH_BITS:
-        raise ValueError(str(message_id))
+        raise POSITION_UNUSABLE(address=address, id=str(message_id), key=key)
     return int((ledger << _ENTRY_BITS | entry) << _BATCH_BITS | batch)
 
 

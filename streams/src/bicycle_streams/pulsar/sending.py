@@ -137,10 +137,9 @@ class PulsarSender(QueuedSender):
                 self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
             return
         try:
-            sequence = sequence_of(message_id)
-        except ValueError as error:
-            reason = f"it is at {error}, which has no sequence number"
-            self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
+            sequence = sequence_of(message_id, self.address, key)
+        except StreamError as error:
+            self.refuse(pending, error)
             return
         pending.receipt = Receipt(*pending.shard, sequence, time_ms)
 

@@ -93,5 +93,6 @@ async def _move(consumer: Consumer, begin: At | Timestamp | None) -> None:
 
 async def _show_new(consumer: Consumer, write: Write, shown: Shown) -> None:
     async for message in consumer:
-        if message.sequence > shown.get((message.stream_key, message.shard_id), -1):
+        stream = (message.stream_key, message.shard_id)
+        if message.sequence > shown.get(stream, message.sequence - 1):
             write(message)

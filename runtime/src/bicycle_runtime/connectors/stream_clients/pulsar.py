@@ -37,6 +37,7 @@ from bicycle_streams.connecting import connect
 from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import Message
 from bicycle_streams.pulsar.cluster import TLS_PROTOCOL, Cluster, last_id_of, message_of
+from bicycle_streams.pulsar.errors import POSITION_UNUSABLE
 from bicycle_streams.pulsar.positions import entry_before, sequence_of
 
 _PROTOCOLS = ("pulsar", TLS_PROTOCOL)
@@ -96,7 +97,7 @@ class PulsarInput:
                 self._next_look_s = now_s + _LOOK_S
             found = {shard: last_id_of(each) for shard, each in self._kept.items()}
         return {
-            shard: Extent(end=0 if last is None else sequence_of(last) + 1)
+            shard: Extent(end=0 if last is None else self._sequence_of(last, shard) + 1)
             for shard, last in found.items()
         }
 
@@ -148,7 +149,7 @@ class PulsarInput:
         batch: list[Message] = []
         while len(batch) < _BATCH and reader.has_message_available():
             found = reader.read_next(_CONNECT_MS)
-            sequence = sequence_of(found.message_id())
+            sequence = self._sequence_of(found.message_id(), stream[0])
             if sequence >= end:
                 break
             if sequence >= start:
@@ -158,6 +159,9 @@ class PulsarInput:
                     break
         return batch
 
+    def _sequence_of(self, message_id: Any, key: str) -> int:
+        return sequence_of(message_id, str(self.server.url.streamer), key)
+
     def keep(self, positions: Mapping[str, int]) -> None:
         """Acknowledge read messages up to the entry of the next one, so Pulsar drops them."""
         try:
@@ -165,9 +169,8 @@ class PulsarInput:
                 if (kept := self._kept.get(shard)) is not None:
                     kept.acknowledge_cumulative(entry_before(position))
         except pulsar.PulsarException:
-            self._next_look_s = (
-                0.0  # Whatever is wrong, the positions that count are in the manifest.
-            )
+            # Whatever is wrong, the positions that count are in the manifest.
+            self._next_look_s = 0.0
 
     def close(self) -> None:
         cluster, self._cluster = self._cluster, None
@@ -188,12 +191,13 @@ class PulsarInput:
         """Close resources after an error, which means that the cluster is unavailable."""
         try:
             yield
-        except StreamError as error:
+        except (StreamError, pulsar.PulsarException) as error:
             self.close()
+            if not isinstance(error, StreamError):
+                raise AwayError(str(error)) from None
+            if error.code == POSITION_UNUSABLE.code:
+                raise
             raise AwayError(error.summary) from None
-        except pulsar.PulsarException as error:
-            self.close()
-            raise AwayError(str(error)) from None
 
 
 def _server_of(

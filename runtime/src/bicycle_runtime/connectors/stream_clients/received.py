@@ -272,17 +272,14 @@ class ReceivedReader:
         messages = map(message_of, lines_of(block))
         placed = list(zip(messages, LineOffsets(block), strict=True))
         good = [each for each in placed if each[0].shard_id != _REFUSED]
-        batch = decoded_batch(
+        return decoded_batch(
             self.codec,
             [message for message, _ in good],
             [at for _, at in good],
             block.next_offset,
+            bad=[_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED],
             gives_fields=self.is_on_columns,
         )
-        if len(good) < len(placed):
-            bad = [_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED]
-            batch.failures = sorted([*batch.failures, *bad], key=lambda failure: failure.offset)
-        return batch
 
     def close(self) -> None:
         """Do nothing: the reader has no open resources between slices."""

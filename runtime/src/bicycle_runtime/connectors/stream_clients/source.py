@@ -27,6 +27,7 @@ from bicycle_runtime.connectors.stream_clients.backends import (
     StreamInput,
 )
 from bicycle_runtime.connectors.stream_clients.losses import Loss, LossWatch
+from bicycle_runtime.connectors.typed_rows import is_within_bounds
 from bicycle_runtime.contract import (
     BadRecord,
     Budget,
@@ -46,6 +47,7 @@ from bicycle_runtime.formats.contract import BatchCodec, Codec, reads_fields
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.stream_options import StreamSourceOptions
+from bicycle_sdk.time import as_ms
 from bicycle_streams.messages import Message
 
 _LOG = logging.getLogger(__name__)
@@ -81,6 +83,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self._next = dict(offsets)
         self._begins: dict[str, int] | None = state.get("begins")
         self._limits: dict[str, int] | None = state.get("limits")
+        self._is_sealed = True  # Begins and limits, once they are decided.
         self._losses = LossWatch(state.get("known", {}))
         self._is_away = False
 
@@ -117,6 +120,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         if self._begins is None:  # The first poll of the first run.
             self._begins = dict(found) if self._options.start == "latest" else {}
             self._limits = dict(found) if self._options.bounded else None
+            self._is_sealed = self._options.start != "latest" and self._limits is None
         for shard, extent in extents.items():
             loss = self._losses.see(shard, self._position(shard), extent)
             if loss is not None:
@@ -160,10 +164,11 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
 
     def _status(self, *, is_reachable: bool) -> SourceStatus:
         waiting = {shard for shard, end in self._ends.items() if self._position(shard) < end}
-        is_finished = self._limits is not None and not waiting and is_reachable
+        is_at_end = self._limits is not None and not waiting and is_reachable
         return SourceStatus(
-            has_input=bool(waiting) and is_reachable,
-            is_finished=is_finished,
+            # An epoch without slices seals the decision, before messages arrive or are removed.
+            has_input=(bool(waiting) and is_reachable) or not self._is_sealed,
+            is_finished=is_at_end and self._is_sealed,
             lag=Lag(record_count=None if waiting else 0),
             next_poll_ms=_POLL_MS,
             waiting_shards=frozenset(waiting),
@@ -205,6 +210,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
 
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
+        self._is_sealed = True
         self._next.update(ends)
         self._losses.sealed(self._counts)
         self._counts = {}
@@ -287,13 +293,10 @@ class StreamReader:
                 bad = [item for item in items if isinstance(item, BadRecord)]
                 position = max([position, *(at + 1 for at in offsets[-1:]),
                                 *(each.offset + 1 for each in bad[-1:])])  # fmt: skip
-                batch = decoded_batch(
-                    self._codec, messages, offsets, position, gives_fields=self._gives_fields
-                )
-                if bad:
-                    failures = [*batch.failures, *bad]
-                    batch.failures = sorted(failures, key=lambda failure: failure.offset)
-                yield batch
+                yield decoded_batch(
+                    self._codec, messages, offsets, position,
+                    bad=bad, gives_fields=self._gives_fields,
+                )  # fmt: skip
         except AwayError as error:
             waited_ms = round((SystemClock().monotonic() - begun) * 1_000)
             raise STREAMS_UNREACHABLE(
@@ -334,48 +337,45 @@ def decoded_frame(codec: Codec, payloads: list[bytes]) -> Sequence[Any] | None:
 
 def decoded_batch(
     codec: Codec, messages: Sequence[Message], offsets: Sequence[int], next_offset: int,
-    *, gives_fields: bool = False,
+    *, bad: Sequence[BadRecord] = (), gives_fields: bool = False,
 ) -> SourceBatch:  # fmt: skip
-    """Return the records of messages; undecodable ones are failures between them.
+    """Return the records of messages; unusable ones are failures between them.
 
     Args:
         codec: Of the payloads.
         messages: In their order.
         offsets: The offset of each of them.
         next_offset: The next offset to read.
+        bad: Further failures.
         gives_fields: Whether to return a frame.
     """
-    frame = decoded_frame(codec, [each.payload for each in messages]) if gives_fields else None
+    payloads = [message.payload for message in messages]
+    all_times = [message.timestamp_ms for message in messages]
+    is_timed = is_within_bounds(all_times)
+    frame = decoded_frame(codec, payloads) if gives_fields and is_timed else None
     if frame is not None:
         return SourceBatch(
-            values=frame, offsets=offsets, next_offset=next_offset,
-            timestamps=[message.timestamp_ms for message in messages],
-            raws=[(None, message.payload) for message in messages],
+            values=frame, offsets=offsets, next_offset=next_offset, failures=bad,
+            timestamps=all_times, raws=[(None, payload) for payload in payloads],
         )  # fmt: skip
-    values, decoded, times, raws, failures = [], [], [], [], []
+    values, decoded, times, raws, failures = [], [], [], [], list(bad)
     decode = codec.decode
-    for message, offset in zip(messages, offsets, strict=True):
+    for payload, time_ms, offset in zip(payloads, all_times, offsets, strict=True):
         try:
-            value = decode(message.payload)
+            if not is_timed:
+                as_ms(time_ms)
+            value = decode(payload)
         except BaseException as error:  # noqa: BLE001 - a codec may raise anything.
+            reason = decoding_problem(error)
             failures.append(
-                BadRecord(
-                    offset=offset,
-                    raw=message.payload,
-                    reason=decoding_problem(error),
-                    timestamp_ms=message.timestamp_ms,
-                )
+                BadRecord(offset=offset, raw=payload, reason=reason, timestamp_ms=time_ms)
             )
             continue
         values.append(value)
         decoded.append(offset)
-        times.append(message.timestamp_ms)
-        raws.append((None, message.payload))
+        times.append(time_ms)
+        raws.append((None, payload))
     return SourceBatch(
-        values=values,
-        offsets=decoded,
-        next_offset=next_offset,
-        failures=failures,
-        timestamps=times,
-        raws=raws,
-    )
+        values=values, offsets=decoded, next_offset=next_offset, timestamps=times, raws=raws,
+        failures=sorted(failures, key=lambda failure: failure.offset),
+    )  # fmt: skip

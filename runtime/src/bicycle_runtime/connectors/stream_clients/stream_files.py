@@ -5,7 +5,6 @@ An epoch of a sink is between two messages of a stream of its own, which show th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -146,6 +145,11 @@ class _Marker(NamedTuple):
     is_done: bool
     end: int
 
+    @property
+    def written(self) -> int:
+        """The last epoch that is written whole."""
+        return self.epoch - (not self.is_done)
+
 
 class FileOutput:
     """A stream of a file.
@@ -184,7 +188,7 @@ class FileOutput:
     def written(self, run: str) -> int | None:
         """Return the last epoch of a run that is written whole."""
         marker = self._marker(run)
-        return None if marker is None else marker.epoch - (not marker.is_done)
+        return None if marker is None else marker.written
 
     def _marker(self, run: str) -> _Marker | None:
         if not self._path.exists():
@@ -207,29 +211,31 @@ class FileOutput:
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
 
-        1. The last mark of the run shows whether the epoch is written; half of it is cut off.
-        2. The messages are appended behind a mark, and made durable.
-        3. The mark that ends the epoch is appended, and made durable.
+        1. The payloads are read first, which may take longer than another driver to take over.
+        2. The last mark of the run shows whether the epoch is written; half of it is cut off.
+        3. The messages are appended behind a mark, and made durable.
+        4. The mark that ends the epoch is appended, and made durable.
         """
-        # 1. The last mark of the run shows whether the epoch is written; half of it is cut off.
-        fault_point("transaction_begun")
-        marker = self._marker(run)
-        if marker is not None and marker.is_done and marker.epoch >= epoch:
-            return
+        # 1. The payloads are read first, which may take longer than another driver to take over.
         expected = list(payloads)
-        is_begun = marker is not None and not marker.is_done
-        if marker is not None and is_begun:
-            self._cut_off(marker.end, expected)
+        fault_point("transaction_begun")
         with self._writer() as writer:
-            # 2. The messages are appended behind a mark, and made durable.
-            if not is_begun:
+            # 2. The last mark of the run shows whether the epoch is written; half of it is cut off.
+            marker = self._marker(run)
+            if marker is not None and marker.written >= epoch:
+                return
+            if marker is not None and not marker.is_done:
+                self._check_half(marker.end, expected)
+                writer.cut_off(marker.end)
+            # 3. The messages are appended behind a mark, and made durable.
+            else:
                 writer.take(_marker_key(run), 0, f"{_BEGUN} {epoch}".encode(), None)
             for payload in expected:
                 writer.take(self._key, 0, payload, None)
             writer.write_out()
             writer.sync()
             fault_point("transaction_produced")
-            # 3. The mark that ends the epoch is appended, and made durable.
+            # 4. The mark that ends the epoch is appended, and made durable.
             writer.take(_marker_key(run), 0, f"{_DONE} {epoch}".encode(), None)
             fault_point("transaction_marked")
             writer.write_out()
@@ -253,16 +259,13 @@ class FileOutput:
             if writer is not None:
                 writer.abandon()
 
-    def _cut_off(self, end: int, expected: list[bytes]) -> None:
-        """Cut off an epoch that was half written; refuse where others wrote meanwhile."""
+    def _check_half(self, end: int, expected: list[bytes]) -> None:
+        """Refuse an epoch that was half written if others wrote meanwhile."""
         with closing(FileView.open(self._path)) as view:
-            if view.size <= end:
-                return
             for position, head in enumerate(view.heads(end)):
                 is_ours = head.key == self._key and position < len(expected)
                 if not is_ours or view.payload(head)[0] != expected[position]:
                     raise ChangedError
-        os.truncate(self._path, end)
 
     def close(self) -> None:
         """Do nothing: no resource is open."""
