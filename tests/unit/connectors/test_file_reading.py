@@ -6,12 +6,13 @@ import pickle
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import json
 
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_PAYLOAD_WRONG,
@@ -19,10 +20,12 @@ from bicycle_runtime.connectors.errors import (
     INPUT_DAMAGED,
 )
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
+from bicycle_runtime.connectors.files.decoding import field_decoder, json_decoder
 from bicycle_runtime.connectors.files.reader import SliceReader
-from bicycle_runtime.connectors.lines import LineBlock, text_decoder
+from bicycle_runtime.connectors.lines import LineBlock, decode_lines_apart, text_decoder
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.contract import Budget, ConnectorSpec
+from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 from tests.raising import raises
 
@@ -116,6 +119,52 @@ def test_a_json_document_over_two_lines_is_two_bad_records(tmp_path):
 
     assert values == [{"b": 2}]
     assert [failure.offset for failure in failures] == [0, 6]
+
+
+PIECES = [b'{"a":1}', b'{"a":', b'[{"a":1},', b"1", b"-2", b"]", b"}", b'"a"', b" ", b"\r\n", b"\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1).map(b"".join))
+@example(b'{"a":1}{"a":2}\n{"a":3}\n')
+@example(b'{"a":1}{"a":2}\n\n{"a":3}\n')
+@example(b'{"a":1} {"a":2}\n{"a":\n3}\n')
+@example(b'\n{"a":1}{"a":2}')
+@example(b'\n{"a":1}\n')
+@example(b"1 2\r\n \r\n3\r\n")
+@example(b"[1,\n2]3\n4")
+@example(b'{"a":1}\n\r')
+@example(b"\r\n1 2")
+def test_a_json_line_is_decoded_the_same_whatever_lines_are_near(data):
+    block = LineBlock(0, data, len(data))
+    for record_type in (dict, Any):
+        alone = decode_lines_apart(block, json.Decoder(record_type).decode, skips_blank=True)
+        expected = list(alone.values), list(alone.offsets), alone.failures
+        for decode in filter(None, (json_decoder(record_type), field_decoder(record_type))):
+            found = decode(block)
+            assert (list(found.values), list(found.offsets), list(found.failures)) == expected
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b" \t\n"])
+def test_a_block_with_a_json_document_in_each_line_is_decoded_at_once(line_end):
+    data = line_end.join([b'{"a":1}', b' {"a":2}', b'{"a":3}', b""])
+
+    found = field_decoder(dict)(LineBlock(0, data, len(data)))
+
+    assert isinstance(found.values, Frame)
+    assert list(found.values) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_json_line_with_two_documents_is_one_bad_record_where_an_epoch_ends(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a":1}{"a":2}\n\n{"a":3}\n'))
+    spec = ConnectorSpec(vertex_id="v", connector_type="jsonl", properties={"path": str(path)})
+    run = SourceRun(spec, services_in(tmp_path)).start()
+    epochs = run.drain(Budget(record_count=1, byte_count=1 << 20, parallelism=1))
+    run.stop()
+
+    batches = [batch for epoch in epochs for part in epoch.batches for batch in part]
+    assert [value for batch in batches for value in batch.values] == [{"a": 3}]
+    assert [bad.offset for batch in batches for bad in batch.failures] == [0]
 
 
 @dataclass

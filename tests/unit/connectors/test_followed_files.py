@@ -250,6 +250,19 @@ def test_an_open_quote_of_a_followed_csv_file_waits_for_its_end(folder, follow):
     assert read(run) == [{"id": "2", "text": "two\nlines"}]
 
 
+def test_an_open_quote_before_more_lines_than_an_epoch_takes_waits_for_its_end(folder, follow):
+    path = folder / "x.csv"
+    path.write_text('a,b\n1,"x\n' + "line\n" * 1_000)
+    run = follow(path, word="csv")
+    run.source.poll()
+    run.seal(run.read(Budget(record_count=100, byte_count=1 << 20, parallelism=1)))
+
+    assert not run.source.poll().has_input
+    append(path, '"\n')
+
+    assert read(run) == [{"a": "1", "b": "x\n" + "line\n" * 1_000}]
+
+
 @pytest.mark.parametrize("name", ["nothing.txt", "*.txt"])
 def test_missing_bounded_input_is_refused_with_its_path(folder, follow, name):
     with raises(INPUT_MISSING) as caught:

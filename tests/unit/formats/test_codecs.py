@@ -1,5 +1,6 @@
 """Codecs of our formats: what is written is read again, and what does not fit is told."""
 
+import csv
 import datetime
 import decimal
 import pickle
@@ -242,6 +243,16 @@ def test_equal_protobuf_records_have_equal_bytes(shop):
 def test_bytes_that_are_no_value_are_refused(name, record_type, options, data):
     with pytest.raises(ValueError):
         make_codec(name, record_type, options).decode(data)
+
+
+def test_a_large_cell_of_csv_is_read_whatever_limit_the_process_has():
+    item = Item("x" * 200_000, 1)
+    codec = pickle.loads(pickle.dumps(make_codec("csv", Item)))
+    limit = csv.field_size_limit(100)
+    try:
+        assert codec.decode(codec.encode(item)) == item
+    finally:
+        csv.field_size_limit(limit)
 
 
 def test_bytes_that_are_no_message_are_refused(shop):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 from bicycle_runtime.frames.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
+_CELL_CHARS_MAX = 2**31 - 1  # Whoever reads lines or messages bounds their size.
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
 
 
@@ -80,7 +81,8 @@ class CsvCodec:
         Raises:
             ValueError: the bytes are no UTF-8, not one row, or a cell is not of its type.
         """
-        rows = list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=self._delimiter))
+        text = io.StringIO(data.decode(), newline="")
+        rows = list(read_rows(text, delimiter=self._delimiter))
         if len(rows) != 1:
             raise ValueError(f"one row is expected, found {len(rows)}")
         [cells] = rows
@@ -106,6 +108,13 @@ class CsvCodec:
         """
         cells = row_of(value, self._names or column_names(value))
         return csv_text([cells], delimiter=self._delimiter).rstrip("\n").encode()
+
+
+def read_rows(lines: Iterable[str], *, delimiter: str = ",") -> Iterator[list[str]]:
+    """Return the rows of CSV, with cells of any size."""
+    # The limit is one of the process, and user code may have set it.
+    csv.field_size_limit(_CELL_CHARS_MAX)
+    return csv.reader(lines, delimiter=delimiter)
 
 
 def nullable_cells(record_type: Any) -> frozenset[Any]:

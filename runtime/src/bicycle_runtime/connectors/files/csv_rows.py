@@ -22,7 +22,7 @@ from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.connectors.typed_rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
-from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
+from bicycle_runtime.formats.csv_values import declared_names, nullable_cells, read_rows
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
 from bicycle_runtime.frames.record_fields import is_named_tuple
@@ -76,7 +76,6 @@ class CsvRows:
         Raises:
             CSV_HEADER_AMBIGUOUS: a field has two columns, of which one would be lost.
         """
-        csv.field_size_limit(max(csv.field_size_limit(), lines.line_bytes_max))
         try:
             names, body_offset = self._header(header, lines)
         except _NoHeaderError as error:
@@ -110,7 +109,7 @@ class CsvRows:
             if block.long_line_byte_count:
                 raise _NoHeaderError("it is longer than line_bytes_max", block.data)
             feed = _LineFeed(block, iter(()), header, first)
-            reader = csv.reader(feed)
+            reader = read_rows(feed)
             names: list[str] = []
             try:
                 while not any(names):
@@ -139,7 +138,7 @@ class CsvRows:
     def _quoted_rows(self, feed: _LineFeed) -> tuple[list[_Row], list[BadRecord]]:
         rows: list[_Row] = []
         failures: list[BadRecord] = []
-        reader = csv.reader(feed)
+        reader = read_rows(feed)
         while not feed.is_exhausted:
             feed.begin_record()
             try:
@@ -147,7 +146,7 @@ class CsvRows:
                 problem = feed.problem
             except (csv.Error, _RecordTooLongError) as error:
                 row, problem = [], str(error)
-                reader = csv.reader(feed)
+                reader = read_rows(feed)
             if feed.is_cut and not self._is_complete:
                 return rows, failures
             if problem:
@@ -381,7 +380,7 @@ def _plain_rows(block: LineBlock) -> list[_Row] | None:
     rows: list[_Row] = []
     position = block.offset
     lines = block.data.split(b"\n")
-    for line, row in zip(lines, csv.reader(text.split("\n")), strict=True):
+    for line, row in zip(lines, read_rows(text.split("\n")), strict=True):
         if row:
             rows.append((position, row))
         position += len(line) + 1

@@ -11,14 +11,16 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.base.user_code import users_error
-from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_lines_apart, line_count
+from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_lines_apart
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats import typed_values
 from bicycle_runtime.formats.json_frames import JsonFrames, gives_frames
 from bicycle_runtime.frames.arrays import numpy
 
 BlockDecoder = Callable[[LineBlock], SourceBatch]
-_NEWLINE = 10
+_NEWLINE, _RETURN = b"\n\r"
+_BLANKS = b" \t\r"
+_ENDS, _STARTS = b'}]"0123456789el', b'{["-0123456789tfn'  # of JSON documents
 
 
 def json_decoder(record_type: Any) -> BlockDecoder:
@@ -28,7 +30,7 @@ def json_decoder(record_type: Any) -> BlockDecoder:
         record_type: The type to which each document is decoded and checked.
     """
     decoder = typed_values.json_decoder(record_type)
-    return partial(_decode, decoder.decode_lines, decoder.decode, line_count)
+    return partial(_decode, decoder.decode_lines, decoder.decode)
 
 
 def field_decoder(record_type: Any) -> BlockDecoder | None:
@@ -39,23 +41,31 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     if not gives_frames(record_type):
         return None
     apart = typed_values.json_decoder(record_type).decode
-    return partial(_decode, JsonFrames(record_type).decode_lines, apart, _line_count)
+    return partial(_decode, JsonFrames(record_type).decode_lines, apart)
 
 
-def _line_count(data: bytes) -> int:
-    """Return the number of lines; for readers that need numpy anyway.
+def _has_one_each(data: bytes, count: int) -> bool:
+    """Return whether each line is one of the valid JSON documents in some lines.
 
-    hot path: 10 ns a line, ``bytes.count`` takes 28.
+    A newline is between two documents if one can end before it and another begin behind it: within
+    a document, a comma or colon is between two values.
+
+    hot path: 35 ns a line of 100 bytes, ``bytes.count`` takes 28.
     """
     np = numpy()
-    newlines = int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
-    return newlines + (data[-1:] not in (b"", b"\n"))
+    codes = np.frombuffer(data, np.uint8)
+    befores = np.flatnonzero(codes[1:-1] == _NEWLINE)
+    if len(befores) + 1 != count or data[0] in b"\n" + _BLANKS:
+        return False
+    ends, starts = codes.take(befores), codes[2:].take(befores)
+    if _RETURN in ends:
+        ends = codes.take(befores - (ends == _RETURN))
+    return not (ends.tobytes().translate(None, _ENDS) or starts.tobytes().translate(None, _STARTS))
 
 
 def _decode(
-    whole: Callable[[bytes], Sequence[Any]], apart: Callable[[bytes], Any],
-    count: Callable[[bytes], int], block: LineBlock,
-) -> SourceBatch:  # fmt: skip
+    whole: Callable[[bytes], Sequence[Any]], apart: Callable[[bytes], Any], block: LineBlock
+) -> SourceBatch:
     """Return the records of a block."""
     # hot path: one call per block, 2.6 M small or 0.5 M larger objects/s; line by line as fast for
     # small ones, 0.3 M/s for larger ones.
@@ -64,7 +74,11 @@ def _decode(
     except BaseException as error:  # noqa: BLE001  # a record type may have code
         users_error(error)
         return decode_lines_apart(block, apart, skips_blank=True)
-    if len(found) != count(block.data):
+    data, count = block.data, len(found)
+    if not _has_one_each(data, count) and (
+        # Without blanks, a last line that has nothing else would vanish.
+        data[-1:] != b"\n" or not _has_one_each(data.translate(None, _BLANKS), count)
+    ):
         return decode_lines_apart(block, apart, skips_blank=True)
     return SourceBatch(values=found, offsets=LineOffsets(block), next_offset=block.next_offset)
 

@@ -166,8 +166,9 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             if file is None:
                 continue
             file.is_done = self._is_done(file, end)
-            if end < (last_end := self._last_end(shard)) and not file.is_compressed:
-                file.stalled_end = last_end
+            part = self._planned.get(shard)
+            if part is not None and end < part.end and not part.details["complete"]:
+                file.stalled_end = part.details["limit"]  # A record was open up to there.
             file.move_to(end)
             file.turn = self._turn
 
@@ -220,10 +221,6 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             return file.is_done
         limit = part.details["records"]
         return end == part.start or (end < part.end and (limit is None or end - part.start < limit))
-
-    def _last_end(self, shard: str) -> int:
-        part = self._planned.get(shard)
-        return -1 if part is None else part.end
 
     def _refuse_missing(self) -> None:
         path = Path(self._input.text)
