@@ -468,9 +468,8 @@ def test_so_is_that_of_a_task_that_asks_for_offsets(kafka_broker, topic, monkeyp
     monkeypatch.setattr(consuming, "_SILENCE_S", 0.5)
     name = topic()
     feed(kafka_broker, name, numbers(3))
-    properties = checked_properties({}, vertex="in", reserved={})
-    settings = {**kafka_broker.client_settings(), "group.id": name}
-    consumer = RangeConsumer(properties, settings, SystemClock())
+    given = {**kafka_broker.client_settings(), "group.id": name}
+    consumer = RangeConsumer(checked_properties(given, vertex="in", reserved={}), SystemClock())
 
     try:
         assert consumer.watermarks(name, 0) == (0, 3)

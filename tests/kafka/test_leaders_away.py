@@ -18,6 +18,7 @@ from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.dev.errors import TOPIC_REFUSED
 from bicycle_sdk.clock import ManualClock, SystemClock
 from bicycle_sdk.errors import BicycleError
+from bicycle_streams.kafka.offsets import LATEST
 from tests.kafka_broker import broker_in, create_topic, end
 from tests.waiting import until
 
@@ -84,9 +85,8 @@ def test_a_marker_is_read_as_soon_as_its_partition_has_a_leader_again(settings):
 
 
 def test_ends_are_known_as_soon_as_the_partition_has_a_leader_again(settings):
-    properties = checked_properties({}, vertex="in", reserved={})
-    fixed = {**settings, "group.id": "g"}
-    cluster = Brokers(properties, fixed, on_reported=lambda _error: None)
+    properties = checked_properties({**settings, "group.id": "g"}, vertex="in", reserved={})
+    cluster = Brokers(properties, on_reported=lambda _error: None)
 
     try:
         until(lambda: end_in(cluster) == 1, "the end", patience_s=HEALED_S)
@@ -96,14 +96,14 @@ def test_ends_are_known_as_soon_as_the_partition_has_a_leader_again(settings):
 
 def end_in(cluster):
     try:
-        return cluster.ends([f"{TOPIC}/0"]).get(f"{TOPIC}/0")
+        return cluster.ask([f"{TOPIC}/0"], LATEST).result().get(f"{TOPIC}/0")
     except ClusterSilentError:
         return None
 
 
 def test_a_partition_without_a_leader_is_not_taken_for_one_that_is_gone(settings):
-    properties = checked_properties({}, vertex="in", reserved={})
-    consumer = RangeConsumer(properties, {**settings, "group.id": "g"}, SystemClock())
+    properties = checked_properties({**settings, "group.id": "g"}, vertex="in", reserved={})
+    consumer = RangeConsumer(properties, SystemClock())
 
     try:
         assert consumer.watermarks(TOPIC, 0) == (0, 1)
@@ -115,10 +115,10 @@ def test_a_partition_without_a_leader_is_not_taken_for_one_that_is_gone(settings
 
 def test_a_reader_that_hears_nothing_goes_on_with_another_client(broker, caplog):
     talking = {"debug": "generic", "log_level": "7"}
-    properties = checked_properties(talking, vertex="in", reserved={})
+    given = {**broker.client_settings(), "group.id": "g", **talking}
+    properties = checked_properties(given, vertex="in", reserved={})
     clock = ManualClock()
-    fixed = {**broker.client_settings(), "group.id": "g"}
-    consumer = RangeConsumer(properties, fixed, clock)
+    consumer = RangeConsumer(properties, clock)
     found = []
 
     def read():

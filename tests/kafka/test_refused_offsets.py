@@ -75,8 +75,8 @@ def test_a_marker_is_found(cluster, settings, code):
 
 @pytest.mark.parametrize("code", PASSING)
 def test_a_source_begins_at_the_first_message(cluster, settings, code):
-    properties = checked_properties({}, vertex="in", reserved={})
-    consumer = RangeConsumer(properties, {**settings, "group.id": "g"}, SystemClock())
+    properties = checked_properties({**settings, "group.id": "g"}, vertex="in", reserved={})
+    consumer = RangeConsumer(properties, SystemClock())
     cluster.refuse_offsets(code, 0, code)
 
     try:

@@ -15,6 +15,7 @@ from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka import clients
 from bicycle_streams.kafka.clients import ClientSettings
 from bicycle_streams.kafka.cluster import Cluster
+from bicycle_streams.kafka.failures import LastError
 from bicycle_streams.kafka.options import KafkaOptions, ProgramProperties
 from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
 
@@ -49,6 +50,21 @@ def test_the_text_of_an_error_shows_no_secret(given):
     found = cluster.redacted(KafkaError(KafkaError._AUTHENTICATION, "login with hunter22 failed"))
 
     assert found == "login with *** failed"
+
+
+def test_the_last_error_of_a_connection_is_kept_unless_brokers_are_down_and_a_refusal_for_good():
+    codes = (KafkaError._AUTHENTICATION, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    refused, closed, down = map(KafkaError, codes)
+    last = LastError()
+
+    found = []
+    for error in (down, closed, down, refused, closed):
+        last.note(error)
+        found.append((last.error, last.refusal))
+
+    assert found == [
+        (None, None), (closed, None), (closed, None), (refused, refused), (refused, refused),
+    ]  # fmt: skip
 
 
 def test_a_part_of_a_secret_with_a_comma_is_not_shown():

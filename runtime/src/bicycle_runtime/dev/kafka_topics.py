@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bicycle_runtime.dev.errors import BROKER_SILENT, TOPIC_REFUSED
 from bicycle_runtime.dev.waiting import wait_until
+from bicycle_streams.kafka.failures import text_of
 from bicycle_streams.kafka.topics import visible_topics
 
 _TIMEOUT_S = 20.0
@@ -94,5 +95,4 @@ def _info(name: str, partitions: Collection[Any]) -> TopicInfo:
 
 
 def _reason(error: KafkaException | TimeoutError) -> str:
-    told = error.args[0] if error.args else error
-    return told.str() if hasattr(told, "str") else str(told) or "the broker did not respond"
+    return text_of(error) or "the broker did not respond"

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from bicycle_streams.kafka.failures import reason_of
+from bicycle_streams.kafka.failures import reason_of, text_of
 from bicycle_streams.tls_failures import refused_handshake
 
 _C = TypeVar("_C")
@@ -111,8 +111,9 @@ class ClientSettings:
         missing = {k: v for k, v in defaults.items() if k not in given}
         return replace(self, plain={**missing, **self.plain})
 
-    def redacted(self, text: str) -> str:
-        """Return a text in which nothing of the secrets is left, for errors and logs."""
+    def redacted(self, reason: str | KafkaException | KafkaError) -> str:
+        """Return a text, or that of an error, without secrets, for errors and logs."""
+        text = text_of(reason)
         for value in (self.values or {}).values():
             if len(value) >= _SECRET_LENGTH_MIN:
                 text = text.replace(value, _HIDDEN)

@@ -17,7 +17,6 @@ from bicycle_sdk.secrets import Secret
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka.clients import ClientConfigError, ClientSettings, texts
 from bicycle_streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
-from bicycle_streams.kafka.failures import plain_error
 from bicycle_streams.kafka.offsets import end_offsets, watermarks
 from bicycle_streams.kafka.options import KafkaOptions
 from bicycle_streams.kafka.topics import grow_topic, make_topic, patiently
@@ -35,6 +34,9 @@ class Cluster:
     Args:
         uri: ``kafka://host:port,host:port``.
         options: Options of the backend.
+
+    Attributes:
+        admin_client: The client for questions about topics and groups; there once it is open.
     """
 
     def __init__(self, uri: StreamerUri, options: KafkaOptions) -> None:
@@ -80,8 +82,7 @@ class Cluster:
 
     def redacted(self, reason: str | KafkaException | KafkaError) -> str:
         """Return the text of an error without secrets."""
-        plain = plain_error(reason)
-        return self._settings.redacted(plain if isinstance(plain, str) else plain.str())
+        return self._settings.redacted(reason)
 
     def open(self) -> None:
         """Reach the cluster once.
@@ -89,17 +90,12 @@ class Cluster:
         Raises:
             StreamConnectError: no broker answers, or the TLS handshake fails.
         """
-        self._admin = self.open_client(AdminClient, {})
+        self.admin_client = self.open_client(AdminClient, {})
         try:
-            self._admin.list_topics(timeout=self._timeout_s)
+            self.admin_client.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
             refused = self._settings.refused_handshake()
             raise connect_error(self.address, self.redacted(refused or error)) from None
-
-    @property
-    def admin_client(self) -> AdminClient:
-        """The client for questions about topics and groups; there once it is open."""
-        return self._admin
 
     def ensure(self, topic: str, partition_count: int = 0) -> int:
         """Return a topic's partition count, created or increased if allowed and required.
@@ -117,9 +113,9 @@ class Cluster:
         new = NewTopic(topic, count, replication_factor=self.options.replication_factor)
         try:
             if found:
-                grow_topic(self._admin, topic, wanted, self._timeout_s)
+                grow_topic(self.admin_client, topic, wanted, self._timeout_s)
             else:
-                make_topic(self._admin, new, self._timeout_s)
+                make_topic(self.admin_client, new, self._timeout_s)
         except KafkaException as error:
             raise connect_error(self.address, self.redacted(error)) from None
         if not self.wait_for_count(topic, lambda found: found >= wanted):
@@ -132,7 +128,7 @@ class Cluster:
         while not is_wanted(self.partition_count(topic)):
             if time.monotonic() > deadline:
                 return False
-            self._admin.poll(_RETRY_S)
+            self.admin_client.poll(_RETRY_S)
         return True
 
     def patiently(self, call: Callable[[], T]) -> T:
@@ -142,7 +138,7 @@ class Cluster:
         def wait(error: KafkaException) -> None:
             if time.monotonic() > deadline:
                 raise error
-            self._admin.poll(_RETRY_S)
+            self.admin_client.poll(_RETRY_S)
 
         return patiently(call, wait)
 
@@ -162,5 +158,5 @@ class Cluster:
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if it does not exist."""
-        topics = self._admin.list_topics(timeout=self._timeout_s).topics
+        topics = self.admin_client.list_topics(timeout=self._timeout_s).topics
         return len(topics[topic].partitions) if topic in topics else 0

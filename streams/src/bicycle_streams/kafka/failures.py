@@ -80,12 +80,16 @@ def plain_error(error: Any) -> Any:
     return error.args[0] if isinstance(error, KafkaException) and error.args else error
 
 
+def text_of(error: object) -> str:
+    """Return the text of an error."""
+    plain = plain_error(error)
+    return plain.str() if isinstance(plain, KafkaError) else str(plain)
+
+
 def reason_of(error: Exception | KafkaError) -> str:
     """Return the text of an error, with its name in Kafka."""
-    plain = plain_error(error)
-    if isinstance(plain, KafkaError):
-        return f"{plain.str().strip()} ({plain.name()})"
-    return str(plain).strip()
+    plain, text = plain_error(error), text_of(error).strip()
+    return f"{text} ({plain.name()})" if isinstance(plain, KafkaError) else text
 
 
 def is_refusal(error: KafkaException | KafkaError) -> bool:
@@ -97,6 +101,27 @@ def is_refusal(error: KafkaException | KafkaError) -> bool:
 def is_outage(error: KafkaError) -> bool:
     """Return whether an error goes away by itself once a broker is there."""
     return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
+
+
+class LastError:
+    """The last error of a client's connections, for the time when no broker answers.
+
+    A refusal is kept over other errors. The client reports the loss of all brokers after each of
+    them, which is the message that people need.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Keep an error; called by the client while it is polled."""
+        if self.refusal is None and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.error = error
+
+    @property
+    def refusal(self) -> KafkaError | None:
+        """The error if it is a refusal."""
+        return self.error if self.error is not None and is_refusal(self.error) else None
 
 
 def is_of_group(error: KafkaError) -> bool:

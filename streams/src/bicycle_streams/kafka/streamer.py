@@ -12,12 +12,10 @@ from typing import Any, ClassVar, TypeVar
 
 import confluent_kafka
 from confluent_kafka import (
-    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import (
     AlterConfigOpType,
     ConfigEntry,
@@ -39,7 +37,13 @@ from bicycle_streams.kafka.errors import READ_FAILED
 from bicycle_streams.kafka.offsets import check_each, messages_to_end
 from bicycle_streams.kafka.options import KafkaOptions
 from bicycle_streams.kafka.sending import KafkaSender
-from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, visible_topics
+from bicycle_streams.kafka.topics import (
+    answer_of,
+    grow_topic,
+    make_topic,
+    settings_of,
+    visible_topics,
+)
 from bicycle_streams.kafka.transactions import TransactionalSender
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
@@ -59,11 +63,8 @@ class KafkaAdmin(StreamAdmin):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.address)
         self._cluster = cluster
+        self._client = cluster.admin_client
         self._timeout_s = cluster.options.connect_timeout_ms / 1_000
-
-    @property
-    def _client(self) -> AdminClient:
-        return self._cluster.admin_client
 
     async def list_streams(self) -> list[StreamKey]:
         return await self._in_thread(self._list)
@@ -101,7 +102,7 @@ class KafkaAdmin(StreamAdmin):
         numbers = range(self._known_count(key))
         own = {"group.id": "bicycle-admin", "enable.partition.eof": True}
         with closing(self._cluster.open_client(confluent_kafka.Consumer, own)) as reader:
-            spans = {n: self._cluster.watermarks(reader, _partition(key, n)) for n in numbers}
+            spans = {n: self._cluster.watermarks(reader, TopicPartition(key, n)) for n in numbers}
             times = _last_times(reader, key, spans, patience_s=self._timeout_s)
         shards = [
             ShardInfo(
@@ -177,7 +178,7 @@ class KafkaAdmin(StreamAdmin):
                 any(partition.topic == key for partition in member.assignment.topic_partitions)
                 for member in described[name].result().members
             )
-            partitions = [_partition(key, number) for number in spans]
+            partitions = [TopicPartition(key, number) for number in spans]
             [kept] = self._client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name, partitions)], request_timeout=self._timeout_s
             ).values()
@@ -192,12 +193,10 @@ class KafkaAdmin(StreamAdmin):
 
     def _settings(self, key: StreamKey) -> dict[str, str]:
         """Return the settings of this topic that differ from defaults."""
-        asked = self._client.describe_configs(
-            [ConfigResource(_TOPIC, str(key))], request_timeout=self._timeout_s
-        )
+        found = settings_of(self._client, _TOPIC, str(key), self._timeout_s)
         return {
             name: entry.value
-            for name, entry in sorted(answer_of(asked, self._timeout_s).items())
+            for name, entry in found.items()
             if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         }
 
@@ -212,10 +211,6 @@ class KafkaAdmin(StreamAdmin):
             ) from None
 
 
-def _partition(key: StreamKey, number: int, offset: int = OFFSET_INVALID) -> TopicPartition:
-    return TopicPartition(key, number, offset)
-
-
 def _last_times(
     reader: confluent_kafka.Consumer,
     key: StreamKey,
@@ -228,7 +223,7 @@ def _last_times(
     The last offsets may be those of marks of transactions, so that some before them are read, too.
     """
     found: dict[int, int] = {}
-    partitions = [_partition(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
+    partitions = [TopicPartition(key, n, max(a, b - _TAIL)) for n, (a, b) in spans.items() if a < b]
     for message in messages_to_end(reader, partitions, limit_s=patience_s, clock=SystemClock()):
         if (number := message.partition()) is not None:
             found[number] = max(found.get(number, 0), message.timestamp()[1])

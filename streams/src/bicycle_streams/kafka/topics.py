@@ -1,4 +1,7 @@
-"""Topics of a cluster: list, create and grow them. Calls wait, and raise ``KafkaException``."""
+"""Topics of a cluster: list, create and grow them, and their settings.
+
+Calls wait, and raise ``KafkaException``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bicycle_streams.kafka.failures import ABSENT, is_outage
@@ -36,6 +40,12 @@ def grow_topic(client: AdminClient, topic: str, partition_count: int, timeout_s:
     wanted = [NewPartitions(topic, partition_count)]
     asked = client.create_partitions(wanted, request_timeout=timeout_s)
     return _is_done(asked, timeout_s, KafkaError.INVALID_PARTITIONS)
+
+
+def settings_of(client: AdminClient, kind: Any, name: str, timeout_s: float) -> dict[str, Any]:
+    """Return the settings of a topic or a broker by sorted name, as the client describes them."""
+    asked = client.describe_configs([ConfigResource(kind, name)], request_timeout=timeout_s)
+    return dict(sorted(answer_of(asked, timeout_s).items()))
 
 
 def answer_of(asked: Mapping[Any, Any], timeout_s: float) -> Any:

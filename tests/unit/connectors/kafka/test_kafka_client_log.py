@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka.settings import ClientLog, checked_properties, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientLog, checked_properties
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:1"
@@ -24,7 +24,7 @@ def test_what_a_client_says_is_an_event_and_not_a_line_on_stderr(make, caplog, c
     group = {"group.id": "g"} if make is Consumer else {}
     quiet = {"error_cb": lambda _error: None}
     with caplog.at_level(logging.WARNING, LOGGER):
-        client = open_client(make, properties, {"bootstrap.servers": NOBODY, **group, **quiet})
+        client = properties.open(make, {"bootstrap.servers": NOBODY, **group, **quiet})
         until(lambda: (client.poll(0.01), caplog.records)[1], "a line")
 
     assert {record.message for record in caplog.records} == {"kafka_client"}

@@ -14,11 +14,9 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_SECRET_MISSING,
     KafkaAccessError,
 )
-from bicycle_runtime.connectors.kafka.settings import (
-    checked_properties,
-    client_error,
-    open_client,
-)
+from bicycle_runtime.connectors.kafka.formats import key_format
+from bicycle_runtime.connectors.kafka.reader import KafkaReader
+from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.kafka import KafkaProperties
@@ -159,7 +157,7 @@ def test_bound_properties_travel_without_the_environment_and_show_no_secret(monk
 @pytest.mark.parametrize(("name", "value"), [("no.such.thing", "1"), ("fetch.wait.max.ms", "long")])
 def test_what_the_client_refuses_is_an_error_with_the_place(name, value):
     with raises(KAFKA_PROPERTY_WRONG) as caught:
-        open_client(Consumer, given(name, value), {"group.id": "g"})
+        given(name, value).open(Consumer, {"group.id": "g"})
 
     assert caught.value.facts["vertex"] == "v"
     assert caught.value.facts["name"] == name
@@ -167,7 +165,7 @@ def test_what_the_client_refuses_is_an_error_with_the_place(name, value):
 
 def test_a_property_that_the_client_calls_otherwise_is_named_as_the_client_does():
     with raises(KAFKA_PROPERTY_WRONG) as caught:
-        open_client(Producer, given("linger.ms", "99999999"), {})
+        given("linger.ms", "99999999").open(Producer, {})
 
     assert caught.value.facts["name"] == "queue.buffering.max.ms"
 
@@ -193,7 +191,7 @@ def test_an_error_of_the_client_shows_no_secret_and_not_its_cause(monkeypatch):
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, f"bad {config['sasl.password']}"))
 
     with raises(KAFKA_PROPERTY_WRONG) as caught:
-        open_client(make, login(BY_ENV), {})
+        login(BY_ENV).open(make, {})
 
     shown = json.dumps(caught.value.to_json()) + str(caught.value)
     assert PASSWORD not in shown
@@ -204,6 +202,19 @@ def test_a_refusal_by_the_broker_is_told_from_other_errors():
     denied = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"))
     other = KafkaError(KafkaError.INVALID_REQUEST, "what?")
 
-    assert type(client_error(denied, properties=properties(), action="x")) is KafkaAccessError
-    told = client_error(other, properties=properties(), action="x")
+    assert type(properties().error(denied, "x")) is KafkaAccessError
+    told = properties().error(other, "x")
     assert told.code == KAFKA_CLIENT_FAILED.code
+
+
+def test_a_reader_travels_again_and_again_with_its_secrets(monkeypatch):
+    monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
+    spec = ConnectorSpec(vertex_id="v", connector_type="kafka", properties={})
+    text = key_format(spec, "string")
+    reader = KafkaReader(login(BY_ENV).bound(), values=text, keys=text, on_data_loss="latest")
+
+    for _ in range(2):
+        reader = pickle.loads(pickle.dumps(reader))
+
+    assert reader._properties.resolved()["sasl.password"] == PASSWORD
+    assert reader._on_data_loss == "latest"

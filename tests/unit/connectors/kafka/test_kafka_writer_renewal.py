@@ -23,7 +23,7 @@ def factory(broker):
     client = checked_properties(SETTINGS, vertex="out", reserved={}).with_defaults(address)
     return KafkaWriterFactory(
         WriterPlan(
-            vertex="out", topic=TOPIC, is_staged=False,
+            topic=TOPIC, is_staged=False,
             messages=MessagePlan(value_format="bytes", key_format="bytes", functions={}),
             client=client,
             producer={"delivery.report.only.error": True, "message.timeout.ms": "60000"},

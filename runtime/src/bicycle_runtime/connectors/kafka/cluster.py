@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from threading import Thread
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.connectors.kafka.reader import partition_of
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_runtime.connectors.kafka.settings import SOURCE_DEFAULTS, ClientProperties
 from bicycle_sdk.clock import SystemClock
-from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import (
     ABSENT,
     NO_RIGHTS,
+    LastError,
     Rights,
     is_of_group,
     is_outage,
     is_refusal,
 )
-from bicycle_streams.kafka.offsets import EARLIEST, LATEST, ask_offsets
+from bicycle_streams.kafka.offsets import LATEST, ask_offsets
 from bicycle_streams.kafka.silence import Silence, close_behind
 from bicycle_streams.kafka.topics import visible_topics
 
@@ -39,12 +39,6 @@ _logger = logging.getLogger(__name__)
 _REQUEST_S = 3.0
 _RENEW_S = 10.0
 _CLOSE_S = 2.0
-_DEFAULTS: Final = {
-    "log_level": "2",
-    "reconnect.backoff.max.ms": "1000",
-    "isolation.level": "read_committed",
-}
-_FIXED: Final = {"enable.auto.commit": "false"}
 
 
 class ClusterSilentError(Exception):
@@ -140,8 +134,7 @@ class Brokers:
     """The brokers, as the driver of a source sees them. Connects when it is made.
 
     Args:
-        properties: Of the vertex.
-        fixed: Brokers and group.
+        properties: Of the vertex, with brokers and group.
         on_reported: Called by ``serve`` with the error, or None, of a report to the group; also
             when the group may not be used.
     """
@@ -149,14 +142,11 @@ class Brokers:
     def __init__(
         self,
         properties: ClientProperties,
-        fixed: Mapping[str, str],
         *,
         on_reported: Callable[[KafkaError | None], None],
     ) -> None:
-        brokers = {"bootstrap.servers": fixed["bootstrap.servers"]}
-        self._properties = properties.with_defaults(_DEFAULTS | brokers).bound()
-        self._fixed = dict(fixed)
-        self._last_error: KafkaError | None = None
+        self.properties = properties.with_defaults(SOURCE_DEFAULTS).bound()
+        self._last = LastError()
         self._on_reported = on_reported
         self._clock = SystemClock()  # Real time passes in real requests.
         self._silence: Silence | None = None  # Since the first request without an answer.
@@ -165,12 +155,10 @@ class Brokers:
 
     def _connect(self) -> None:
         callbacks = {
-            "error_cb": self._note,
+            "error_cb": self._last.note,
             "on_commit": lambda error, _partitions: self._on_reported(error),
         }
-        self._client = open_client(
-            Consumer, self._properties, {**self._fixed, **_FIXED, **callbacks}
-        )
+        self._client = self.properties.open(Consumer, callbacks)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-offsets")
 
     def close(self) -> None:
@@ -236,32 +224,35 @@ class Brokers:
         Does not wait. Called right after the brokers answered something else: see above.
         """
         if self._admin is None:
-            self._admin = open_client(AdminClient, self._properties, {})
+            self._admin = self.properties.open(AdminClient, {})
         topics = TopicCollection(list(names))
         asked = self._admin.describe_topics(topics, request_timeout=_REQUEST_S) if names else {}
         return IdentityQuery(asked)
 
-    def ask_ends(self, shards: Iterable[str]) -> OffsetQuery:
-        """Request the offsets before which messages may be read. Does not wait."""
-        return self._ask(shards, LATEST)
+    def ask(
+        self, shards: Iterable[str], timestamp_ms: int, client: Consumer | None = None
+    ) -> OffsetQuery:
+        """Request offsets of partitions. Does not wait.
+
+        Args:
+            shards: The partitions.
+            timestamp_ms: For the first offsets at or after a time, -1 where there is none; or
+                ``EARLIEST``, or ``LATEST`` for the ends before which messages may be read.
+            client: Asks; default: the one of this object.
+        """
+        topic_partitions = [TopicPartition(*partition_of(shard), timestamp_ms) for shard in shards]
+        if not topic_partitions:
+            nothing: Future[list[TopicPartition]] = Future()
+            nothing.set_result([])
+            return OffsetQuery(nothing, self)
+        asked = self._pool.submit(ask_offsets, client or self._client, topic_partitions, _REQUEST_S)
+        return OffsetQuery(asked, self)
 
     def high_ends(self, shards: Sequence[str]) -> dict[str, int]:
         """Return the ends of partitions with open transactions; as ``OffsetQuery.result``."""
-        extra = {**self._fixed, **_FIXED, "isolation.level": "read_uncommitted"}
-        with closing(open_client(Consumer, self._properties, extra)) as client:
-            return self._ask(shards, LATEST, client).result()
-
-    def ends(self, shards: Iterable[str]) -> dict[str, int]:
-        """Return the offsets before which messages may be read; as ``OffsetQuery.result``."""
-        return self._ask(shards, LATEST).result()
-
-    def lows(self, shards: Iterable[str]) -> dict[str, int]:
-        """Return the first offsets that are left; as ``OffsetQuery.result``."""
-        return self._ask(shards, EARLIEST).result()
-
-    def at_time(self, shards: Iterable[str], timestamp_ms: int) -> dict[str, int]:
-        """Return the first offsets at or after a time, -1 for partitions without one."""
-        return self._ask(shards, timestamp_ms).result()
+        own = {"isolation.level": "read_uncommitted"}
+        with closing(self.properties.open(Consumer, own)) as client:
+            return self.ask(shards, LATEST, client).result()
 
     def report(self, offsets: Mapping[str, int]) -> None:
         """Report offsets to the consumer group.
@@ -281,11 +272,7 @@ class Brokers:
     ) -> None:
         """Raise our error unless it goes away by itself."""
         if is_refusal(error) or not is_outage(error):
-            raise self.error(error, action, rights)
-
-    def error(self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS) -> BicycleError:
-        """Return our error for one that does not go away."""
-        return client_error(error, properties=self._properties, action=action, rights=rights)
+            raise self.properties.error(error, action, rights)
 
     def silence(
         self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
@@ -296,16 +283,15 @@ class Brokers:
         """
         self.refuse_unless_outage(error, action, rights)
         self.serve()
-        if self._silence is None and (refused := self._properties.refused_handshake()):
-            self._last_error = refused
-        last = self._last_error
-        refusal = last if last is not None and is_refusal(last) else None
+        if self._silence is None and (refused := self.properties.refused_handshake()):
+            self._last.error = refused
+        reason = self.properties.redacted(self._last.error or error)
         self._renew_if_silent()
-        return ClusterSilentError(self._properties.redacted((last or error).str()), refusal)
+        return ClusterSilentError(reason, self._last.refusal)
 
     def note_answer(self) -> None:
         """Forget why brokers were silent."""
-        self._last_error = self._silence = None
+        self._last.error = self._silence = None
 
     def _renew_if_silent(self) -> None:
         if self._silence is None:
@@ -314,25 +300,4 @@ class Brokers:
             self._leave_client()
             self._admin = None
             self._connect()
-            log_event(_logger, "kafka_client_renewed", vertex=self._properties.vertex)
-
-    def _note(self, error: KafkaError) -> None:
-        """Keep the client's last error; a refusal is kept over other errors.
-
-        The client reports the loss of all brokers after each of them, which is the message that
-        people need.
-        """
-        is_refused = self._last_error is not None and is_refusal(self._last_error)
-        if not is_refused and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._last_error = error
-
-    def _ask(
-        self, shards: Iterable[str], timestamp_ms: int, client: Consumer | None = None
-    ) -> OffsetQuery:
-        topic_partitions = [TopicPartition(*partition_of(shard), timestamp_ms) for shard in shards]
-        if not topic_partitions:
-            nothing: Future[list[TopicPartition]] = Future()
-            nothing.set_result([])
-            return OffsetQuery(nothing, self)
-        asked = self._pool.submit(ask_offsets, client or self._client, topic_partitions, _REQUEST_S)
-        return OffsetQuery(asked, self)
+            log_event(_logger, "kafka_client_renewed", vertex=self.properties.vertex)

@@ -22,10 +22,9 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_runtime.connectors.kafka.settings import SOURCE_DEFAULTS, ClientProperties
 from bicycle_runtime.contract import ReadOn
 from bicycle_sdk.clock import Clock
-from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.clients import READS_MANY
 from bicycle_streams.kafka.failures import ABSENT, Rights, is_of_group, is_outage
@@ -37,15 +36,13 @@ _logger = logging.getLogger(__name__)
 # messages a second p99 is 20 ms at least once instead of 27, and 102 exactly once instead of 117.
 # The second bounds the added delay for a lone message, and how long a new partition waits for the
 # fetch that is under way: up to 500 ms by the client's own default.
-CONSUMER_DEFAULTS: Final = READS_MANY | {
+CONSUMER_DEFAULTS: Final = {
+    **READS_MANY,
+    **SOURCE_DEFAULTS,
     "fetch.min.bytes": "100000",
     "fetch.wait.max.ms": "5",
-    "reconnect.backoff.max.ms": "1000",
-    "isolation.level": "read_committed",
-    "log_level": "2",
 }
 _CONSUMER_FIXED: Final = {
-    "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
     "enable.partition.eof": "true",
     "auto.offset.reset": "error",
@@ -68,12 +65,8 @@ _GONE = ABSENT | {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 class PartitionGoneError(Exception):
     """A range of offsets, or a partition, that no longer exists.
 
-    Internal to the source: the reader decides about it. ``reason`` is the client's text.
+    Internal to the source: the reader decides about it. The text is the client's.
     """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -128,14 +121,12 @@ class RangeConsumer:
     """Reads ranges of offsets; made when first used, closed with its worker.
 
     Args:
-        properties: Of the vertex, bound.
-        fixed: Brokers and group.
+        properties: Of the vertex, with brokers and group; bound.
         clock: For the log of long silences.
     """
 
-    def __init__(self, properties: ClientProperties, fixed: dict[str, str], clock: Clock) -> None:
+    def __init__(self, properties: ClientProperties, clock: Clock) -> None:
         self._properties = properties.with_defaults(CONSUMER_DEFAULTS)
-        self._fixed = fixed
         self._clock = clock
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._client: Consumer | None = None
@@ -250,7 +241,7 @@ class RangeConsumer:
                     return None
                 if not is_outage(reason):
                     action = f"the request for offsets of {topic}/{partition}"
-                    raise self._error(reason, action, Rights(topic=topic)) from None
+                    raise self._properties.error(reason, action, Rights(topic=topic)) from None
                 if silence.is_over_limit():
                     self.close()
 
@@ -277,8 +268,9 @@ class RangeConsumer:
     @property
     def _consumer(self) -> Consumer:
         if self._client is None:
-            extra = {**self._fixed, **_CONSUMER_FIXED, "error_cb": self._note}
-            self._client = open_client(Consumer, self._properties, extra)
+            self._client = self._properties.open(
+                Consumer, {**_CONSUMER_FIXED, "error_cb": self._note}
+            )
         return self._client
 
     def _lane(self, topic_partition: tuple[str, int], start: int, end: int) -> Lane:
@@ -355,14 +347,12 @@ class RangeConsumer:
             raise PartitionGoneError(error.str())
         else:
             action = f"the read of partition {topic_partition[0]}/{topic_partition[1]}"
-            raise self._error(error, action, Rights(operation="Read", topic=topic_partition[0]))
-
-    def _error(self, error: KafkaError, action: str, rights: Rights) -> BicycleError:
-        return client_error(error, properties=self._properties, action=action, rights=rights)
+            rights = Rights(operation="Read", topic=topic_partition[0])
+            raise self._properties.error(error, action, rights)
 
     def _note(self, error: KafkaError) -> None:
         """Keep the client's last words; called by it while it is polled."""
-        self._last_reason = self._properties.redacted(error.str())
+        self._last_reason = self._properties.redacted(error)
 
     def _tell_silence(self, topic_partition: tuple[str, int], lane: Lane, end: int) -> None:
         log_event(

@@ -14,23 +14,22 @@ for a loss.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Mapping
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.kafka.cluster import Brokers, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
-    KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
-    KafkaOffsetsLostError,
     KafkaTopicReplacedError,
+    topic_missing,
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
-from bicycle_runtime.connectors.kafka.reader import partition_of
+from bicycle_runtime.connectors.kafka.reader import accept_loss, partition_of
 from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.logging import log_event
+from bicycle_streams.kafka.offsets import EARLIEST, LATEST
 
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 1.0
@@ -50,7 +49,6 @@ class Discovery:
         cluster: Answers.
         progress: Is changed.
         options: Topics, start offsets, policies, intervals.
-        vertex: For errors and the log.
         clock: For intervals between looks.
     """
 
@@ -60,14 +58,13 @@ class Discovery:
         progress: Progress,
         options: KafkaSourceOptions,
         *,
-        vertex: str,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._progress = progress
         self._options = options
         self._starting = options.starting_offsets
-        self._vertex = vertex
+        self._vertex = cluster.properties.vertex
         self._clock = clock
         self._was_blank = progress.is_blank
         self._is_first = True
@@ -89,7 +86,7 @@ class Discovery:
             KafkaOffsetsLostError: see ``look``.
         """
         for shard in sorted(self._progress.known(), key=partition_of):
-            if self._is_wanted(partition_of(shard)[0]):
+            if self._options.reads(partition_of(shard)[0]):
                 self._progress.resume(shard)
         if not self._was_blank:
             try:
@@ -117,7 +114,7 @@ class Discovery:
     def _raise_refusal(self, error: ClusterSilentError) -> None:
         """Raise our error if a certificate or the login was refused."""
         if error.refusal is not None:
-            raise self._cluster.error(error.refusal, "the connection") from None
+            raise self._cluster.properties.error(error.refusal, "the connection") from None
 
     def is_due(self) -> bool:
         """Return whether it is time to look."""
@@ -148,7 +145,7 @@ class Discovery:
         shards = self._shards(counts)
         if self._was_blank and self._is_first:
             self._refuse_unknown_starts(shards)
-        lows, ends = self._cluster.lows(shards), self._cluster.ends(shards)
+        lows, ends = (self._cluster.ask(shards, at).result() for at in (EARLIEST, LATEST))
         # 2. Partitions: new ones begin by the policy above.
         new = [shard for shard in shards if shard not in self._progress.positions]
         silent = [shard for shard in new if shard not in lows or shard not in ends]
@@ -249,21 +246,16 @@ class Discovery:
         now_s = self._clock.monotonic()
         return now_s - self._doubts_s.setdefault(shard, now_s) >= DOUBT_S
 
-    def _is_wanted(self, topic: str) -> bool:
-        return self._options.reads(topic)
-
     def _names(self) -> list[str]:
         if self._options.topic_pattern is None:
             return sorted(self._options.topics)
-        return [name for name in self._cluster.names(_REQUEST_S) if self._is_wanted(name)]
+        return [name for name in self._cluster.names(_REQUEST_S) if self._options.reads(name)]
 
     def _refuse_missing(self, missing: list[str]) -> None:
         """Refuse names that lead to nothing; a topic that was read may come back."""
         for name in missing:
             if not self._progress.has_topic(name):
-                close = difflib.get_close_matches(name, self._cluster.names(_REQUEST_S), n=1)
-                suggestion = f"; did you mean {close[0]!r}?" if close else ""
-                raise KAFKA_TOPIC_MISSING(vertex=self._vertex, topic=name, suggestion=suggestion)
+                raise topic_missing(self._vertex, name, self._cluster.names(_REQUEST_S))
 
     def _refuse_unknown_starts(self, shards: list[str]) -> None:
         """Refuse start offsets of missing partitions, which would be ignored later."""
@@ -333,33 +325,20 @@ class Discovery:
             case "offsets":
                 return {s: self._starting.offsets.get(s, lows[s]) for s in shards}
             case "timestamp":
-                found = self._cluster.at_time(shards, self._starting.timestamp_ms)
+                found = self._cluster.ask(shards, self._starting.timestamp_ms).result()
                 return {s: found[s] if found.get(s, -1) >= 0 else ends[s] for s in shards}
 
     def _lose(self, shard: str, low: int, high: int, problem: str) -> None:
         """Apply the policy to a position that is not in the partition any more."""
         position = self._progress.positions[shard]
         policy = self._options.on_data_loss
-        if policy == "fail":
-            raise KafkaOffsetsLostError.of(
-                shard, vertex=self._vertex, next=position, low=low, high=high, problem=problem
-            )
         go_on = low if policy == "earliest" else high
         # Offsets of one topic are not valid for another, nor after a partition shrank.
         is_known = go_on > position and problem != _CREATED_AGAIN
-        log_event(
-            _logger,
-            "kafka_offsets_lost",
-            level=logging.WARNING,
-            vertex=self._vertex,
-            partition=shard,
-            next=position,
-            low=low,
-            high=high,
-            policy=policy,
-            problem=problem,
-            record_count=go_on - position if is_known else None,  # None: not known.
-        )
+        accept_loss(
+            shard, policy, vertex=self._vertex, next=position, low=low, high=high, problem=problem,
+            record_count=go_on - position if is_known else None,
+        )  # fmt: skip
         self._doubts_s.pop(shard, None)
         if high < 0:
             self._progress.drop(shard)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,7 +34,6 @@ Message = dict[str, Any]
 MessageColumns = dict[str, list[Any]]  # by field, as many values in each
 # Formats whose values are encoded by columns; ``auto`` goes by the type of each value.
 ENCODED_HERE = frozenset({"json", "string", "bytes", "msgpack", "auto"})
-_T = TypeVar("_T")
 _HALF_LETTERS = re.compile("[\ud800-\udfff]")
 _Column = Sequence[bytes | None]
 
@@ -57,9 +56,7 @@ class EncodingSchema(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """The limits of a topic in its brokers; ``None`` and False mean unknown.
-
-    ``None`` and False: nothing is known, nothing checked.
+    """The limits of a topic in its brokers; ``None`` and False: unknown, and not checked.
 
     ``retention_ms`` is how long they keep a message from its timestamp on.
     """

@@ -5,6 +5,9 @@ They name vertex, property or partition. Their texts never contain the value of 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 from bicycle_sdk.errors import BicycleError
 
 KAFKA_PROPERTY_WRONG = BicycleError.row(
@@ -64,6 +67,13 @@ KAFKA_TOPIC_MISSING = BicycleError.row(
         "kept"
     ),
 )
+
+
+def topic_missing(vertex: str, topic: str, known: Sequence[str]) -> BicycleError:
+    """Return the error of a missing topic, with the known name that is like it."""
+    near = difflib.get_close_matches(topic, known, n=1)
+    suggestion = f"; did you mean {near[0]!r}?" if near else ""
+    return KAFKA_TOPIC_MISSING(vertex=vertex, topic=topic, suggestion=suggestion)
 
 
 class KafkaOffsetsLostError(BicycleError):

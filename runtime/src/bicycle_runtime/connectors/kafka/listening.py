@@ -16,12 +16,11 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from bicycle_runtime.connectors.kafka.reader import partition_of
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
 
 _WAIT_S = 1.0
 _CLOSE_S = 2.0
 _FIXED: Final = {
-    "enable.auto.commit": "false",
     "auto.offset.reset": "error",
     "fetch.wait.max.ms": "500",
     "fetch.min.bytes": "1",
@@ -35,16 +34,12 @@ class Listener:
     """Waits for the first message in some partitions.
 
     Args:
-        properties: Of the vertex.
-        fixed: Brokers and group.
+        properties: Of the vertex, with brokers and group.
         wake: Called from another thread when a message can be read.
     """
 
-    def __init__(
-        self, properties: ClientProperties, fixed: Mapping[str, str], wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, properties: ClientProperties, wake: Callable[[], None]) -> None:
         self._properties = properties.with_defaults({"isolation.level": "read_committed"}).bound()
-        self._fixed = {**fixed, **_FIXED}
         self._wake = wake
         self._thread: _ListenerThread | None = None
 
@@ -56,7 +51,7 @@ class Listener:
     def listen(self, positions: Mapping[str, int]) -> None:
         """Wait for a message at or after these offsets."""
         if self._thread is None:
-            client = open_client(Consumer, self._properties, self._fixed)
+            client = self._properties.open(Consumer, _FIXED)
             self._thread = _ListenerThread(client, self._wake)
             self._thread.start()
         self._thread.listen(positions)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bicycle_runtime.base.stored import STORED_VERSION, refuse_newer
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_sdk.clock import Clock
 from bicycle_streams.kafka.offsets import messages_to_end, watermarks
 
@@ -126,7 +126,7 @@ class MarkerReader:
         Raises:
             KafkaException: the brokers do not answer, or do not show that record.
         """
-        with closing(open_client(Consumer, self._client, _CONSUMER)) as consumer:
+        with closing(self._client.open(Consumer, _CONSUMER)) as consumer:
             found = {writer: self._last_of(consumer, writer, behind) for writer in writers}
         return {writer: marker for writer, marker in found.items() if marker is not None}
 
@@ -137,7 +137,7 @@ class MarkerReader:
             KafkaException: the brokers do not answer.
         """
         uncommitted = {**_CONSUMER, "isolation.level": "read_uncommitted"}
-        with closing(open_client(Consumer, self._client, uncommitted)) as consumer:
+        with closing(self._client.open(Consumer, uncommitted)) as consumer:
             return self._bounds(consumer, TopicPartition(self._topic, writer), behind=-1)[1]
 
     def _last_of(self, consumer: Consumer, partition: int, behind: int) -> Marker | None:

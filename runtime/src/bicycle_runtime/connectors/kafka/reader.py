@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from bicycle_runtime.connectors.kafka.consuming import PartitionGoneError, RangeConsumer
@@ -22,8 +23,8 @@ class KafkaReader:
     """A reader of slices; ``Slice.details`` contains ``bytes``, the size limit.
 
     Args:
-        properties: Bound, since a worker has neither the driver's environment nor its files.
-        fixed: Brokers and group.
+        properties: With brokers and group; bound, since a worker has neither the driver's
+            environment nor its files.
         values: Format of values.
         keys: Format of keys.
         on_data_loss: The policy when offsets of a slice are removed.
@@ -32,29 +33,22 @@ class KafkaReader:
     def __init__(
         self,
         properties: ClientProperties,
-        fixed: dict[str, str],
         *,
         values: Format,
         keys: Format,
         on_data_loss: LossPolicy,
     ) -> None:
-        self._state = (properties, fixed, values, keys, on_data_loss)
-        self._start()
-
-    def _start(self) -> None:
-        properties, fixed, values, keys, on_data_loss = self._state
+        self._copy = partial(
+            KafkaReader, properties, values=values, keys=keys, on_data_loss=on_data_loss
+        )
         self._properties = properties
         self._on_data_loss = on_data_loss
-        self._consumer = RangeConsumer(properties, fixed, SystemClock())
+        self._consumer = RangeConsumer(properties, SystemClock())
         self._decoder = MessageDecoder(values, keys)
 
-    def __getstate__(self) -> Any:
-        """Return the pickled state, without a connection."""
-        return self._state
-
-    def __setstate__(self, state: Any) -> None:
-        self._state = state
-        self._start()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the pickled form, without a connection."""
+        return self._copy, ()
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the records of the slice, up to its end or size limit.
@@ -109,31 +103,33 @@ class KafkaReader:
         """
         found = self._consumer.watermarks(*partition_of(part.shard))
         low, high = found if found is not None else (-1, -1)
-        if self._on_data_loss == "fail":
-            raise KafkaOffsetsLostError.of(
-                part.shard,
-                vertex=self._properties.vertex,
-                next=start,
-                low=low,
-                high=high,
-                problem=error.reason,
-            ) from None
-        if low <= start:
+        policy, go_on = self._on_data_loss, min(low, part.end)
+        if low <= start and policy != "fail":
             return None
-        go_on = min(low, part.end)
-        log_event(
-            _logger,
-            "kafka_offsets_lost",
-            level=logging.WARNING,
-            vertex=self._properties.vertex,
-            partition=part.shard,
-            next=start,
-            low=low,
-            high=high,
-            policy=self._on_data_loss,
-            record_count=go_on - start,
-        )
+        accept_loss(
+            part.shard, policy, vertex=self._properties.vertex, next=start, low=low, high=high,
+            problem=str(error), record_count=go_on - start,
+        )  # fmt: skip
         return go_on
+
+
+def accept_loss(
+    shard: str, policy: LossPolicy, *, vertex: str, next: int, low: int, high: int, problem: str,
+    record_count: int | None,
+) -> None:  # fmt: skip
+    """Log the loss of messages, with their number if it is known, unless the policy is to fail.
+
+    Raises:
+        KafkaOffsetsLostError: the policy is to fail.
+    """
+    if policy == "fail":
+        raise KafkaOffsetsLostError.of(
+            shard, vertex=vertex, next=next, low=low, high=high, problem=problem
+        ) from None
+    log_event(
+        _logger, "kafka_offsets_lost", level=logging.WARNING, vertex=vertex, partition=shard,
+        next=next, low=low, high=high, policy=policy, problem=problem, record_count=record_count,
+    )  # fmt: skip
 
 
 def partition_of(shard: str) -> tuple[str, int]:

@@ -1,8 +1,8 @@
 """Properties of the Kafka client: checked against options, with secrets hidden.
 
 Any property of librdkafka passes through unless an option of ours decides it. The remaining checks
-(names, values, combinations) are the client's at its construction; ``open_client`` adds the
-location to its errors. This module opens no connection.
+(names, values, combinations) are the client's at its construction; ``open`` adds the location to
+its errors. This module opens no connection.
 
 Secrets are references: the graph has the location of a password, and the driver looks it up when it
 starts. Only the driver's process and host are sure to have the variable or file (workers of a
@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -43,6 +43,12 @@ from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal, plain_
 _logger = logging.getLogger(__name__)
 
 _C = TypeVar("_C")
+SOURCE_DEFAULTS: Final = {
+    "reconnect.backoff.max.ms": "1000",
+    "isolation.level": "read_committed",
+    "log_level": "2",
+}
+"""Properties of the clients that read, on the driver and in tasks."""
 
 
 class ClientLog:
@@ -114,6 +120,53 @@ class ClientProperties(ClientSettings):
                 hint="set the variable, or make the file readable, on the host that starts the job",
             ) from None
 
+    def open(self, make: Callable[[dict[str, Any]], _C], own: Mapping[str, Any]) -> _C:
+        """Return a client, as ``ClientSettings.open``, whose lines go into our log.
+
+        Raises:
+            KAFKA_PROPERTY_WRONG: the client does not know a property, or refuses its value.
+            KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
+        """
+        bound = self.bound()
+        log = ClientLog(bound.vertex, bound.redacted)
+        try:
+            return ClientSettings.open(bound, make, {"logger": log, **own})
+        except ClientConfigError as error:
+            raise _refusal(
+                self.vertex,
+                error.name,
+                f"the client reports: {error}",
+                "see the configuration reference of librdkafka for the property",
+            ) from None
+
+    def error(
+        self, error: KafkaException | KafkaError, action: str, rights: Rights = NO_RIGHTS
+    ) -> BicycleError:
+        """Return our error for a client's error that is not an outage.
+
+        Args:
+            error: The client's error, raised or reported.
+            action: The attempted action: ``"reading topic/3"``.
+            rights: The rights that it needs.
+        """
+        reason = self.redacted(reason_of(error))
+        plain = plain_error(error)
+        if not is_refusal(error):
+            is_damaged = plain.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION)
+            row = KAFKA_BATCH_DAMAGED if is_damaged else KAFKA_CLIENT_FAILED
+            return row(vertex=self.vertex, action=action, reason=reason)
+        lack = rights.lack(plain, self.plain.get("sasl.username"))
+        return KafkaAccessError(
+            vertex=self.vertex,
+            action=action,
+            reason=reason,
+            resource=lack.resource,
+            operation=lack.operation,
+            kept_epoch=None,
+            outcome="",
+            hint=lack.hint,
+        )
+
 
 def checked_properties(
     properties: Mapping[str, str | Secret] | None, *, vertex: str, reserved: Mapping[str, str]
@@ -139,67 +192,6 @@ def checked_properties(
     for found in checked.contradictions():
         raise _refusal(vertex, *found)
     return checked
-
-
-def open_client(
-    make: Callable[[dict[str, Any]], _C], properties: ClientProperties, extra: Mapping[str, Any]
-) -> _C:
-    """Return a client made of properties and ``extra``, which wins. Its lines go into our log.
-
-    Args:
-        make: ``Consumer``, ``Producer`` or ``AdminClient``.
-        properties: Of the vertex.
-        extra: The connector's own properties; may hold callbacks.
-
-    Raises:
-        KAFKA_PROPERTY_WRONG: the client does not know a property, or refuses its value.
-        KAFKA_SECRET_MISSING: a secret is not at the location of its reference.
-    """
-    bound = properties.bound()
-    log = ClientLog(bound.vertex, bound.redacted)
-    try:
-        return bound.open(make, {"logger": log, **extra})
-    except ClientConfigError as error:
-        raise _refusal(
-            properties.vertex,
-            error.name,
-            f"the client reports: {error}",
-            "see the configuration reference of librdkafka for the property",
-        ) from None
-
-
-def client_error(
-    error: KafkaException | KafkaError,
-    *,
-    properties: ClientProperties,
-    action: str,
-    rights: Rights = NO_RIGHTS,
-) -> BicycleError:
-    """Return our error for a client's error that is not an outage.
-
-    Args:
-        error: The client's error, raised or reported.
-        properties: Of the vertex; its secrets are taken out of the text.
-        action: The attempted action: ``"reading topic/3"``.
-        rights: The rights that it needs.
-    """
-    reason = properties.redacted(reason_of(error))
-    plain = plain_error(error)
-    if not is_refusal(error):
-        is_damaged = plain.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION)
-        row = KAFKA_BATCH_DAMAGED if is_damaged else KAFKA_CLIENT_FAILED
-        return row(vertex=properties.vertex, action=action, reason=reason)
-    lack = rights.lack(plain, properties.plain.get("sasl.username"))
-    return KafkaAccessError(
-        vertex=properties.vertex,
-        action=action,
-        reason=reason,
-        resource=lack.resource,
-        operation=lack.operation,
-        kept_epoch=None,
-        outcome="",
-        hint=lack.hint,
-    )
 
 
 def _refusal(vertex: str, name: str, problem: str, hint: str) -> BicycleError:

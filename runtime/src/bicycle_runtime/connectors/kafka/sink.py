@@ -35,7 +35,7 @@ from bicycle_runtime.connectors.kafka.marker import (
     branch_of,
     marker_topic_name,
 )
-from bicycle_runtime.connectors.kafka.settings import checked_properties, client_error
+from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.connectors.kafka.sink_checks import (
     check_history,
     check_marker_topic,
@@ -135,7 +135,12 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._storage_id = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
         self._connect(services, state)
         if self._is_staged:
-            self._check_timeout(services)
+            check_transaction_timeout(
+                options,
+                vertex=self.spec.vertex_id,
+                epoch_interval_ms=services.epoch_interval_ms,
+                broker_ms_max=self._admin.transaction_timeout_ms_max(),
+            )
             check_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
             if state.get("place") != self._storage_id:
                 self._refuse_rewind(state)
@@ -170,7 +175,6 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         messages = message_plan(self._options, self.spec, self._limits)
         self._factory = KafkaWriterFactory(
             WriterPlan(
-                vertex=self.spec.vertex_id,
                 topic=self._options.topic,
                 is_staged=self._is_staged,
                 messages=messages,
@@ -253,14 +257,6 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         check_replicas(facts, topic, vertex, self._admin.broker_count())
         refuse_missing_keys(facts, topic, self.spec)
 
-    def _check_timeout(self, services: DriverServices) -> None:
-        check_transaction_timeout(
-            self._options,
-            vertex=self.spec.vertex_id,
-            epoch_interval_ms=services.epoch_interval_ms,
-            broker_ms_max=self._admin.transaction_timeout_ms_max(),
-        )
-
     def _refuse_rewind(self, state: Mapping[str, Any]) -> None:
         options = self._options
         if state.get("topic") == options.topic and options.on_rewind == "fail":
@@ -312,10 +308,8 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
                 action = f"the read of markers of {topic}"
                 if not is_outage(error.args[0]):
                     rights = Rights(operation="Read", topic=topic)
-                    raise client_error(
-                        error, properties=self._client, action=action, rights=rights
-                    ) from error
-                wait(self._client.redacted(error.args[0].str()))
+                    raise self._client.error(error, action, rights) from error
+                wait(self._client.redacted(error))
 
     def _ensure_marker_partitions(self, state: Mapping[str, Any], count: int) -> None:
         """Ensure a partition for each writer, also after a rescale."""
@@ -342,7 +336,6 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             options = self._options
             timeout = {"transaction.timeout.ms": str(options.transaction_timeout_ms)}
             settings = TransactionSettings(
-                vertex=self.spec.vertex_id,
                 prefix=state["prefix"],
                 marker_topic=state["marker_topic"],
                 client=self._client,

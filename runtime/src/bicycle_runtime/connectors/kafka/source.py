@@ -31,7 +31,7 @@ from bicycle_runtime.connectors.kafka.open_transactions import OpenTransactions
 from bicycle_runtime.connectors.kafka.planning import plan_slices
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import KafkaReader, partition_of
-from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, checked_properties
 from bicycle_runtime.connectors.kafka.topics import made_topics
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
@@ -54,6 +54,7 @@ from bicycle_sdk.clock import Clock, SystemClock
 from bicycle_sdk.kafka.options import KafkaSourceOptions, LossPolicy
 from bicycle_sdk.logging import log_event
 from bicycle_streams.kafka.failures import Rights, is_refusal
+from bicycle_streams.kafka.offsets import LATEST
 
 _INTERVAL_S = 1.0
 _LAST_WAIT_S = 2.0
@@ -79,15 +80,12 @@ class GroupReporter:
     ``report`` is called by the thread that publishes, everything else by the thread that polls.
 
     Args:
-        group: Name of the consumer group.
-        vertex: For the log.
-        user: The reporting user, for the log; None if a certificate identifies it.
+        properties: With the group, and the user unless a certificate identifies it.
     """
 
-    def __init__(self, *, group: str, vertex: str, user: str | None = None) -> None:
-        self._group = group
-        self._vertex = vertex
-        self._user = user
+    def __init__(self, properties: ClientProperties) -> None:
+        self._vertex, self._group = properties.vertex, properties.plain["group.id"]
+        self._user = properties.plain.get("sasl.username")
         self._clock = SystemClock()
         self._lock = Lock()
         self._waiting: dict[str, int] = {}
@@ -200,18 +198,12 @@ class KafkaSource(
         )
         self._keys = key_format(spec, str(options.key_format), options.key_format_options)
         self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
-        self._properties = checked_properties(
+        given = checked_properties(
             options.client_properties(), vertex=spec.vertex_id, reserved=options.reserved
         )
-        self._fixed = {
-            "bootstrap.servers": self._options.brokers,
-            "group.id": self._options.group_id,
-        }
-        self._reporter = GroupReporter(
-            group=self._options.group_id,
-            vertex=spec.vertex_id,
-            user=self._properties.plain.get("sasl.username"),
-        )
+        cluster = {"bootstrap.servers": options.brokers, "group.id": options.group_id}
+        self._properties = given.with_defaults(cluster)
+        self._reporter = GroupReporter(self._properties)
         self._cluster: Brokers | None = None
         self._listener: Listener | None = None
         self._query: OffsetQuery | None = None
@@ -249,19 +241,11 @@ class KafkaSource(
             limit_ms=self._options.transaction_wait_ms,
             vertex=self.spec.vertex_id,
         )
-        self._cluster = Brokers(
-            self._properties, self._fixed, on_reported=self._reporter.note_result
-        )
+        self._cluster = Brokers(self._properties, on_reported=self._reporter.note_result)
         if services.wake is not None and not self._options.bounded:
-            self._listener = Listener(self._properties, self._fixed, services.wake)
+            self._listener = Listener(self._properties, services.wake)
         self._busy_s = self._clock.monotonic()
-        self._discovery = Discovery(
-            self._cluster,
-            self._progress,
-            self._options,
-            vertex=self.spec.vertex_id,
-            clock=self._clock,
-        )
+        self._discovery = Discovery(self._cluster, self._progress, self._options, clock=self._clock)
         try:
             self._discovery.start()
         except ClusterSilentError as error:
@@ -345,7 +329,6 @@ class KafkaSource(
     def _reader(self, on_data_loss: LossPolicy) -> KafkaReader:
         return KafkaReader(
             self._properties.bound(),
-            self._fixed,
             values=self._values,
             keys=self._keys,
             on_data_loss=on_data_loss,
@@ -408,7 +391,7 @@ class KafkaSource(
         is_answered = False
         while not is_answered or self._unknown_shards():
             if self._query is None:
-                self._query = cluster.ask_ends(self._progress.positions)
+                self._query = cluster.ask(self._progress.positions, LATEST)
                 self._asked_s = self._clock.monotonic()
                 self._is_query_fresh = True
             if not self._query.is_done(max(deadline_s - cluster.now_s(), 0)):

@@ -8,7 +8,6 @@ messages arrive.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 )
 
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
-from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
-from bicycle_sdk.errors import BicycleError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_UNSUITABLE, topic_missing
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_sdk.kafka.values import TopicPlan
 from bicycle_sdk.logging import log_event
-from bicycle_streams.kafka.failures import NO_RIGHTS, Rights, is_refusal
-from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, patiently
+from bicycle_streams.kafka.failures import LastError, Rights, is_refusal
+from bicycle_streams.kafka.topics import answer_of, grow_topic, make_topic, patiently, settings_of
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 10.0
@@ -106,8 +104,8 @@ class TopicAdmin:
     def __init__(self, client: ClientProperties, wait: Callable[[str], None]) -> None:
         self._client = client
         self._wait = wait
-        self._error: KafkaError | None = None
-        self._admin: AdminClient = open_client(AdminClient, client, {"error_cb": self._take_error})
+        self._last = LastError()
+        self._admin = client.open(AdminClient, {"error_cb": self._last.note})
 
     def check(
         self, topic: str, plan: TopicPlan | None, *, operations: Sequence[str]
@@ -129,13 +127,7 @@ class TopicAdmin:
             self._require(topic, operations)
             return self._facts(topic, found)
         if plan is None:
-            known = self._metadata().topics
-            near = difflib.get_close_matches(topic, known, n=1)
-            raise KAFKA_TOPIC_MISSING(
-                vertex=self._client.vertex,
-                topic=topic,
-                suggestion=f"; did you mean {near[0]!r}?" if near else "",
-            )
+            raise topic_missing(self._client.vertex, topic, list(self._metadata().topics))
         self._create(topic, plan, is_try=True)
         return None
 
@@ -187,7 +179,7 @@ class TopicAdmin:
             partitions: Mapping[int, Any] = found.partitions
             return partitions or None
         if is_refusal(error):
-            raise self._refusal(error, f"the request for topic {topic}", Rights(topic=topic))
+            raise self._client.error(error, f"the request for topic {topic}", Rights(topic=topic))
         return None
 
     def _facts(self, topic: str, partitions: Mapping[int, Any]) -> TopicFacts:
@@ -205,13 +197,16 @@ class TopicAdmin:
             known = f"its user has only the permissions {', '.join(sorted(allowed))}"
             error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, known)
             rights = Rights(operation=missing[0], topic=topic)
-            raise self._refusal(error, f"the use of topic {topic}", rights)
+            raise self._client.error(error, f"the use of topic {topic}", rights)
 
     def _find_allowed(self, topic: str) -> set[str]:
         """Return the permitted operations on a topic, empty if unknown."""
-        ask = partial(self._admin.describe_topics, include_authorized_operations=True)
+        ask = partial(
+            self._admin.describe_topics, TopicCollection([topic]),
+            include_authorized_operations=True, request_timeout=_REQUEST_S,
+        )  # fmt: skip
         try:
-            found = self._answer(ask, TopicCollection([topic]))
+            found = patiently(lambda: answer_of(ask(), _REQUEST_S), self._wait_after)
         except KafkaException:
             return set()
         words = [AclOperation(operation).name for operation in found.authorized_operations or ()]
@@ -223,20 +218,16 @@ class TopicAdmin:
                 return self._admin.list_topics(topic, timeout=_CALL_S)
             except KafkaException as error:
                 self._admin.poll(0)  # Only the callback gets the reason, such as a wrong password.
-                self._error = self._client.refused_handshake() or self._error
-                cause = self._error or error.args[0]
+                self._last.error = self._client.refused_handshake() or self._last.error
+                cause = self._last.error or error
                 if is_refusal(cause):
-                    raise self._refusal(cause, "the connection") from error
-                self._wait(self._client.redacted(cause.str()))
-
-    def _take_error(self, error: KafkaError) -> None:
-        """Keep the client's last error about its connections; a refusal takes precedence."""
-        if self._error is None or not is_refusal(self._error):
-            self._error = error
+                    raise self._client.error(cause, "the connection") from error
+                self._wait(self._client.redacted(cause))
 
     def _config(self, kind: Any, name: str) -> dict[str, str]:
+        ask = partial(settings_of, self._admin, kind, name, _REQUEST_S)
         try:
-            found = self._answer(self._admin.describe_configs, [ConfigResource(kind, name)])
+            found = patiently(ask, self._wait_after)
         except KafkaException as error:
             log_event(
                 _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
@@ -264,7 +255,7 @@ class TopicAdmin:
             patiently(call, self._wait_after)
         except KafkaException as error:
             if is_refusal(error):
-                raise self._refusal(error, f"{verb} topic {rights.topic}", rights) from error
+                raise self._client.error(error, f"{verb} topic {rights.topic}", rights) from error
             raise KAFKA_TOPIC_UNSUITABLE(
                 vertex=self._client.vertex,
                 topic=rights.topic,
@@ -272,12 +263,5 @@ class TopicAdmin:
                 hint="correct create_topic, or create the topic yourself",
             ) from error
 
-    def _refusal(self, error: Any, action: str, rights: Rights = NO_RIGHTS) -> BicycleError:
-        return client_error(error, properties=self._client, action=action, rights=rights)
-
-    def _answer(self, ask: Callable[..., Mapping[Any, Any]], of: Any) -> Any:
-        ask = partial(ask, of, request_timeout=_REQUEST_S)
-        return patiently(lambda: answer_of(ask(), _REQUEST_S), self._wait_after)
-
     def _wait_after(self, error: KafkaException) -> None:
-        self._wait(self._client.redacted(error.args[0].str()))
+        self._wait(self._client.redacted(error))

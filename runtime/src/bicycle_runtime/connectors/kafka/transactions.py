@@ -29,12 +29,12 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_PUBLISH_TIMED_OUT,
 )
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
-from bicycle_streams.kafka.failures import ABSENT, FENCED, Rights, is_refusal
+from bicycle_streams.kafka.failures import ABSENT, FENCED, Rights, is_refusal, reason_of
 from bicycle_streams.kafka.producing import (
     PURGED,
     DeliveryFailures,
@@ -75,7 +75,6 @@ class TransactionSettings:
     ``producer`` holds what we decide for producers. ``is_stopping`` is set when the job must end.
     """
 
-    vertex: str
     prefix: str
     marker_topic: str
     client: ClientProperties
@@ -251,7 +250,7 @@ class TransactionalWriter:
     def _open(self, publication: Publication) -> Producer:
         transactional_id = f"{self._settings.prefix}-{self._index}"
         own = {"transactional.id": transactional_id, "error_cb": self._take_error}
-        producer = open_client(Producer, self._settings.client, {**self._settings.producer, **own})
+        producer = self._settings.client.open(Producer, {**self._settings.producer, **own})
         self._producer = producer
         self._needed = Rights(
             operation="Write", topic=self._settings.marker_topic, transactional_id=transactional_id
@@ -318,14 +317,14 @@ class TransactionalWriter:
         waited_ms = round((self._clock.monotonic() - self._started) * 1000)
         if settings.is_stopping.is_set():
             raise PublishInterruptedError(
-                vertex=settings.vertex,
+                vertex=settings.client.vertex,
                 epoch=publication.epoch,
                 target=publication.topic,
                 reason=self._outage,
             )
         if waited_ms > settings.publish_timeout_ms:
             raise KAFKA_PUBLISH_TIMED_OUT(
-                vertex=settings.vertex,
+                vertex=settings.client.vertex,
                 writer=self._index,
                 epoch=publication.epoch,
                 topic=publication.topic,
@@ -344,16 +343,12 @@ class TransactionalWriter:
     def _raise_if_hopeless(self, publication: Publication, cause: KafkaError) -> None:
         topic = self._topic_of(cause)
         if is_refusal(cause):
-            raise client_error(
-                cause,
-                properties=self._settings.client,
-                action=f"the publication to {publication.topic} as {self._needed.transactional_id}",
-                rights=replace(self._needed, topic=topic),
-            )
+            action = f"the publication to {publication.topic} as {self._needed.transactional_id}"
+            raise self._settings.client.error(cause, action, replace(self._needed, topic=topic))
         if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):
             is_remade = topic == self._settings.marker_topic and cause.code() in ABSENT
             raise KAFKA_PUBLISH_REFUSED(
-                vertex=self._settings.vertex,
+                vertex=self._settings.client.vertex,
                 writer=self._index,
                 topic=topic,
                 epoch=publication.epoch,
@@ -373,7 +368,7 @@ class TransactionalWriter:
 
     def _other_publisher(self, publication: Publication, found: Marker | None) -> BicycleError:
         return KAFKA_OTHER_PUBLISHER(
-            vertex=self._settings.vertex,
+            vertex=self._settings.client.vertex,
             writer=self._index,
             prefix=self._settings.prefix,
             epoch=publication.epoch,
@@ -385,7 +380,7 @@ class TransactionalWriter:
         self._outage = self._words(error)
 
     def _words(self, error: KafkaError) -> str:
-        return self._settings.client.redacted(f"{error.str()} ({error.name()})")
+        return self._settings.client.redacted(reason_of(error))
 
     def _discard(self) -> None:
         producer, self._producer = self._producer, None
@@ -399,6 +394,6 @@ class TransactionalWriter:
         self, event: str, publication: Publication, level: int = logging.INFO, **fields: Any
     ) -> None:
         log_event(
-            _LOG, event, level=level, operator=self._settings.vertex, epoch=publication.epoch,
-            writer=self._index, topic=publication.topic, **fields,
+            _LOG, event, level=level, operator=self._settings.client.vertex,
+            epoch=publication.epoch, writer=self._index, topic=publication.topic, **fields,
         )  # fmt: skip

@@ -23,14 +23,14 @@ from bicycle_runtime.connectors.kafka.encoding import (
     columns_of,
 )
 from bicycle_runtime.connectors.kafka.errors import KAFKA_DELIVERY_FAILED
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, client_error, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
-from bicycle_streams.kafka.failures import Rights, is_refusal
+from bicycle_streams.kafka.failures import Rights, is_refusal, reason_of
 from bicycle_streams.kafka.producing import (
     PURGED,
     DeliveryFailures,
@@ -47,10 +47,9 @@ _FLUSH_S = 0.2
 class WriterPlan:
     """The settings of writers; picklable.
 
-    ``producer`` contains producer settings. ``producer`` holds what we decide for producers.
+    ``producer`` holds what we decide for producers.
     """
 
-    vertex: str
     topic: str
     is_staged: bool
     messages: MessagePlan
@@ -66,29 +65,22 @@ class KafkaWriterFactory:
     """
 
     def __init__(self, plan: WriterPlan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._encoder: MessageEncoder | None = None
         self._sending: SendingClient | None = None
         self._owner = 0
 
-    def __getstate__(self) -> WriterPlan:
-        return self._plan
-
-    def __setstate__(self, plan: WriterPlan) -> None:
-        self.__init__(plan)  # type: ignore[misc]  # a new process opens its own producer
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the pickled form: a new process opens its own producer."""
+        return KafkaWriterFactory, (self.plan,)
 
     def open(self, task: WriterTask) -> StagingWriter | DirectWriter:
         """Return a writer for one subtask and epoch."""
         if self._encoder is None:
-            self._encoder = MessageEncoder(self._plan.messages)
-        if self._plan.is_staged:
+            self._encoder = MessageEncoder(self.plan.messages)
+        if self.plan.is_staged:
             return StagingWriter(task, self._encoder)
         return DirectWriter(task, self._encoder, self)
-
-    @property
-    def plan(self) -> WriterPlan:
-        """The settings of writers."""
-        return self._plan
 
     def sending(self) -> SendingClient:
         """Return this process's producer, opened when it is first requested."""
@@ -97,17 +89,17 @@ class KafkaWriterFactory:
             self._sending = SendingClient(
                 self._open_producer,
                 again=PURGED,
-                timeout_s=int(self._plan.producer["message.timeout.ms"]) / 1_000,
+                timeout_s=int(self.plan.producer["message.timeout.ms"]) / 1_000,
                 clock=SystemClock(),
             )
             self._owner = os.getpid()
         return self._sending
 
     def _open_producer(self) -> Producer:
-        plan = self._plan
+        plan = self.plan
         if self._sending is not None:
-            log_event(_LOG, "kafka_client_renewed", vertex=plan.vertex)
-        return open_client(Producer, plan.client, plan.producer)
+            log_event(_LOG, "kafka_client_renewed", vertex=plan.client.vertex)
+        return plan.client.open(Producer, plan.producer)
 
     def discard_producer(self) -> None:
         """Drop the producer with all that it has not sent."""
@@ -237,15 +229,15 @@ class DirectWriter:
             topic = self._plan.topic
             rights = Rights(operation="Write", topic=topic)
             action = f"the write to {topic}"
-            return client_error(error, properties=self._plan.client, action=action, rights=rights)
+            return self._plan.client.error(error, action, rights)
         return KAFKA_DELIVERY_FAILED(
-            vertex=self._plan.vertex,
+            vertex=self._plan.client.vertex,
             subtask=self._task.subtask,
             topic=self._plan.topic,
             epoch=self._task.epoch,
             message_count=self._count,
             failed_count=max(self._failures.count, 1),
-            reason=self._plan.client.redacted(f"{error.str()} ({error.name()})"),
+            reason=self._plan.client.redacted(reason_of(error)),
             hint=delivery_hint(error),
         )
 
