@@ -174,6 +174,30 @@ QUERIES = {
         "SELECT o.id, CASE WHEN o.id % 2 = 0 THEN r.rate END FROM o ASOF LEFT JOIN r ON o.c = r.c"
         " AND o.moment >= r.moment",
     ),
+    "left_guarded": (
+        "BIGINT, BIGINT",
+        f"SELECT o.id, s.id FROM o LEFT JOIN s ON o.k = s.k AND upper(o.c) = s.c AND {NEAR} AND"
+        " o.k <> 0 AND 10 / o.k > 4",
+    ),
+    "full_guarded": (
+        "BIGINT, BIGINT",
+        f"SELECT o.id, s.id FROM o FULL JOIN s ON {NEAR} AND s.k <> 0 AND 10 / s.k > 4 AND"
+        " o.k <> 0 AND 10 / o.k > 4 AND o.k = s.k",
+    ),
+    "tumbled_after": (
+        "BIGINT, BIGINT",
+        f"SELECT a.id, b.id FROM {TUMBLED.format('o')} AS a JOIN {TUMBLED.format('s')} AS b"
+        f" ON a.k = b.k {SAME} AND b.moment > a.moment + INTERVAL '1' SECOND",
+        f"SELECT a.id, b.id FROM {BUCKETS.format('o')} a JOIN {BUCKETS.format('s')} b"
+        " USING (k, window_start) WHERE b.moment > a.moment + INTERVAL '1' SECOND",
+    ),
+    "as_of_recent": (
+        "BIGINT, BIGINT",
+        "SELECT o.id, r.rate FROM o JOIN r FOR SYSTEM_TIME AS OF o.moment ON o.c = r.c AND"
+        " r.moment > o.moment - INTERVAL '1' SECOND",
+        "SELECT o.id, r.rate FROM o ASOF JOIN r ON o.c = r.c AND o.moment >= r.moment"
+        " WHERE r.moment > o.moment - INTERVAL '1' SECOND",
+    ),
     "as_of_filtered": (
         "BIGINT, BIGINT",
         "SELECT o.id, r.rate * o.k FROM o JOIN r FOR SYSTEM_TIME AS OF o.moment ON o.c = r.c AND"
@@ -291,6 +315,42 @@ def test_joins_survive_a_crash_at_every_step_and_a_rescale():
     ) as harness:  # fmt: skip
         assert harness.crash_count == len(FAULT_POINTS)
         assert_equal(harness, inputs, queries)
+
+
+EQUAL_TIMES = f"""
+CREATE TABLE out (id BIGINT, other BIGINT) WITH (kind = 'file', path = 'out');
+INSERT INTO out SELECT o.id, b.id FROM {TUMBLED.format("o")} AS o JOIN {TUMBLED.format("s")} AS b
+  ON {{}} o.window_start = b.window_start AND o.moment = b.moment;
+"""
+
+
+@pytest.mark.parametrize("key", ["", "o.k = b.k AND"])
+def test_equal_event_times_are_keys_of_a_window_join(key):
+    rows = [(1, 1, 0), (2, 1, 1), (3, 2, 1)]
+    o, s = (
+        [
+            {"id": n * factor, "k": k, "moment": START + timedelta(seconds=at)}
+            for n, k, at in rows[:count]
+        ]
+        for count, factor in ((2, 1), (3, 10))
+    )
+    expected = [(1, 10), (2, 20)] if key else [(1, 10), (2, 20), (2, 30)]
+
+    with ran(head_of(("o", "s")) + EQUAL_TIMES.format(key), {"o": o, "s": s}) as harness:
+        assert sorted(map(plain, harness.results("out"))) == expected
+
+
+def test_a_key_of_an_outer_join_is_computed_only_if_the_conditions_are_true():
+    text = f"""{head_of(("o", "s"))}
+        CREATE TABLE out (id BIGINT, other BIGINT) WITH (kind = 'file', path = 'out');
+        INSERT INTO out SELECT o.id, s.id FROM o LEFT JOIN s ON o.k = s.k
+          AND CAST(o.c AS BIGINT) = s.id AND {NEAR} AND o.k <> 0 AND 10 / o.k > 1;
+    """
+    o = [{"id": 1, "k": 0, "c": "x", "moment": START}, {"id": 2, "k": 5, "c": "7", "moment": START}]
+    s = [{"id": 7, "k": 5, "moment": START}]
+
+    with ran(text, {"o": o, "s": s}) as harness:
+        assert sorted(map(plain, harness.results("out"))) == [(1, None), (2, 7)]
 
 
 NOW_RATES = """

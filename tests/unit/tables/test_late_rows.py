@@ -108,7 +108,19 @@ def test_rows_within_the_allowed_lateness_update_the_result():
         assert [each["n"] for each in harness.results("counts")] == [1, 8, 1, 1]
 
 
+def test_late_rows_beyond_the_allowed_lateness_are_final():
+    text = f"""{HEAD}{COUNTS}{KEYED.replace("counts", "updated")}
+        CREATE VIEW v AS SELECT /*+ ALLOWED_LATENESS('5 SECONDS') */ k, count(*) AS n
+          FROM TUMBLE(t, moment, INTERVAL '10' SECOND) GROUP BY k, window_start;
+        INSERT INTO updated SELECT k, n FROM v;
+        INSERT INTO missed (n) SELECT n FROM v$late WHERE n > 5;
+    """
+    with ran(text, {"t": [row(1), row(31)]}, between=push(row(3), row(4, n=6))) as harness:
+        assert [each["n"] for each in harness.results("missed")] == [6]
+
+
 HINT = "/*+ ALLOWED_LATENESS('1 MINUTE') */"
+UPDATED = KEYED.replace("counts", "updated") + "INSERT INTO updated"
 WINDOW = "FROM TUMBLE(t, moment, INTERVAL '10' SECOND) GROUP BY k, window_start"
 
 
@@ -134,6 +146,25 @@ WINDOW = "FROM TUMBLE(t, moment, INTERVAL '10' SECOND) GROUP BY k, window_start"
             INSERT INTO counts SELECT k, window_start, count(*)
               FROM TUMBLE(v, at, INTERVAL '1' HOUR) GROUP BY k, window_start;""",
             "ALLOWED_LATENESS: late rows update results; a second window would count them twice",
+        ),
+        (
+            f"{UPDATED} SELECT {HINT} k, count(*) FROM {WINDOWS['SESSION'][0]} GROUP BY k, "
+            "window_start;",
+            "ALLOWED_LATENESS: late rows update results; SESSION cannot remove former results",
+        ),
+        (
+            f"{UPDATED} SELECT {HINT} k, count(*) {WINDOW} HAVING count(*) < 2;",
+            "ALLOWED_LATENESS: late rows update results; HAVING cannot remove former results",
+        ),
+        (
+            f"CREATE VIEW v AS SELECT {HINT} k, count(*) AS n {WINDOW}; "
+            f"{UPDATED} SELECT k, n FROM (SELECT * FROM v) AS s WHERE n < 2;",
+            "ALLOWED_LATENESS: late rows update results; WHERE cannot remove former results",
+        ),
+        (
+            f"CREATE VIEW v AS SELECT {HINT} k, count(*) AS n {WINDOW}; "
+            f"{UPDATED} SELECT k, i FROM v CROSS JOIN UNNEST(ARRAY[n]) AS u (i);",
+            "ALLOWED_LATENESS: late rows update results; rows of former results cannot be removed",
         ),
         (
             "INSERT INTO counts SELECT k, moment, n FROM t$late;",

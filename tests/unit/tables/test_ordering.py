@@ -94,6 +94,42 @@ def test_the_sink_of_ordered_rows_has_one_subtask():
     assert {each.id: each.parallelism for each in found.vertices}["o"] == 1
 
 
+ROWS = [{"a": at, "b": -float(at), "c": "x"} for at in range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT a, b FROM sorted WHERE a <> 2 LIMIT 3", [1, 3, 4]),
+        ("SELECT a + 1, b FROM sorted OFFSET 6", [8, 9, 10]),
+        ("SELECT a * 10, b FROM t ORDER BY b", [90, 80, 70, 60, 50, 40, 30, 20, 10]),
+        ("SELECT x + 1, b FROM (SELECT a AS x, b FROM sorted WHERE a > 6) AS s", [8, 9, 10]),
+    ],
+)
+def test_steps_over_ordered_rows_have_one_subtask(query, expected):
+    views = "CREATE VIEW sorted AS SELECT a, b FROM t ORDER BY a;"
+    text = f"SET parallelism = 3; {TABLES}{views} INSERT INTO o (a, b) {query}"
+
+    vertices = graph(text).vertices
+    first = next(at for at, each in enumerate(vertices) if each.parallelism == 1)
+    found = run(text, {"t": ROWS}, "o", parallelism=3)
+
+    assert "-sort-" in vertices[first].id
+    assert {each.parallelism for each in vertices[first:]} == {1}
+    assert {each.parallelism for each in vertices[:first]} == {3}
+    assert [row["a"] for row in found] == expected
+
+
+def test_the_records_of_ordered_rows_are_made_in_order():
+    env = StreamEnvironment()
+    bids = env.table(env.from_collection([Bid(1, 5), Bid(2, None)]), name="bids")
+
+    bids.order_by("auction").to_stream(Bid)
+
+    assert env.vertices[-1].final_id.endswith("-records")
+    assert env.vertices[-1].parallelism == 1
+
+
 def test_the_first_of_many_rows_are_results():
     rows = rows_of(5_000)
     text = f"{TABLES} INSERT INTO o SELECT a, b, c FROM t ORDER BY c LIMIT 3"

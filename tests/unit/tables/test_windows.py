@@ -254,7 +254,7 @@ def _comparable(row):
 
 
 def test_the_average_of_decimals_is_exact_and_rounded_once():
-    text = f"""{HEAD}
+    text = f"""{HEAD.replace("DECIMAL(10,2)", "DECIMAL(38,2)")}
         CREATE TABLE out (a DECIMAL(38,6)) WITH (kind = 'file', path = 'a');
         INSERT INTO out SELECT avg(d) FROM TUMBLE(t, moment, INTERVAL '1' HOUR)
           GROUP BY k, window_start;
@@ -262,6 +262,7 @@ def test_the_average_of_decimals_is_exact_and_rounded_once():
     amounts = {
         "a": ["1.00", "1.00", "0.00"], "b": ["-0.01", "-0.01", "-0.01", "0.00"],
         "c": ["99999999.99"] * 3, "d": [None], "e": ["0.00", "-0.01"],
+        "f": ["123456789012345678901234567890.12", "0.01"],
     }  # fmt: skip
     rows = [
         {"k": k, "d": None if d is None else Decimal(d), "moment": START}
@@ -272,5 +273,8 @@ def test_the_average_of_decimals_is_exact_and_rounded_once():
     with ran(text, {"t": rows}, epochs=3, faults=["before_seal"], between=Harness.crash) as job:
         found = [row["a"] for row in job.results("out")]
 
-    expected = ["0.666667", "-0.007500", "99999999.990000", None, "-0.005000"]
+    expected = [
+        "0.666667", "-0.007500", "99999999.990000", None, "-0.005000",
+        "61728394506172839450617283945.065000",
+    ]  # fmt: skip
     assert sorted(map(str, found)) == sorted(map(str, expected))

@@ -432,6 +432,7 @@ class _QueryBinder:
             raise SqlProblem(
                 self.at(condition), f"WHERE is {tree.type_of(bound)}; expected BOOLEAN"
             )
+        require_final(plan, self.at(condition), "WHERE cannot remove former results")
         return filter_rows(plan, bound, sql_of(written or condition))
 
     def _items(
@@ -475,8 +476,9 @@ _NOT_PLAIN = ("distinct", "with_", "by_name", "order", "limit", "offset")
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
     """Return the queries of a chain of UNION ALL, from left to right."""
-    if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+    is_plain = not any(node.args.get(name) for name in (*_NOT_PLAIN, "alias"))
+    if is_plain and isinstance(node, exp.Subquery):
         return _operands(node.this)
-    if not isinstance(node, exp.Union) or any(node.args.get(name) for name in _NOT_PLAIN):
-        return [node]
-    return [*_operands(node.left), *_operands(node.right)]
+    if is_plain and isinstance(node, exp.Union):
+        return [*_operands(node.left), *_operands(node.right)]
+    return [node]

@@ -28,8 +28,8 @@ WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 _WINDOW_KINDS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 # The intervals of a window function after the time column, in order.
 _INTERVALS = {
-    "TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"),
-    "SESSION": ("GAP",),
+    "TUMBLE": ("SIZE", "OFFSET"), "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"), "SESSION": ("GAP",),
 }  # fmt: skip
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _TOKENS_MAX = 200_000
@@ -404,17 +404,19 @@ def _window_call(cursor: Cursor) -> WindowCall:
     else:
         time = cursor.name("the time column")
     intervals: dict[str, int] = {}
-    for word in (*_INTERVALS[kind], "OFFSET"):
+    for word in _INTERVALS[kind]:
         if word == "OFFSET" and not cursor.sees(","):
             break
         cursor.expect(",")
-        name = _argument(cursor, *_INTERVALS[kind], "OFFSET") or word
+        name = _argument(cursor, *_INTERVALS[kind]) or word
         if name in intervals:
             raise SqlProblem(cursor.at, f"{name} is given twice")
         begin = cursor.at
         intervals[name] = cursor.interval_ms()
         if intervals[name] <= 0 and name != "OFFSET":
             raise SqlProblem(begin, f"{name} of {kind} must be longer than 0")
+    if missing := {*_INTERVALS[kind]} - {"OFFSET", *intervals}:
+        raise SqlProblem(cursor.at, f"{kind} needs {missing.pop()} => INTERVAL '…' MINUTE")
     if kind == "CUMULATE" and intervals["SIZE"] % intervals["STEP"]:
         raise SqlProblem(begin, "SIZE of CUMULATE must be a multiple of STEP")
     cursor.expect(")")

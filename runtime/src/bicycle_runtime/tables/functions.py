@@ -315,7 +315,7 @@ class DecimalAverage(Average[Any]):
         if not count:
             return None
         # Scaled as whole numbers: a quotient of decimals would be rounded twice.
-        numerator, denominator = abs(Decimal(total)).as_integer_ratio()
+        numerator, denominator = Decimal(total).copy_abs().as_integer_ratio()
         scaled = (2 * numerator * 10**self.scale // (denominator * count) + 1) // 2
         return Decimal(scaled).scaleb(-self.scale, _EXACT).copy_sign(total)
 

@@ -115,6 +115,7 @@ class Grouping:
                 raise SqlProblem(
                     self._at(having), f"HAVING is {tree.type_of(bound)}; expected BOOLEAN"
                 )
+            require_final(plan, self._at(having), "HAVING cannot remove former results")
             plan = filter_rows(plan, bound, sql_of(having.this))
         values = [(name, compile_fields(node, columns, self._default)) for name, node in items]
         return plan, values
@@ -143,11 +144,14 @@ class Grouping:
             )
         require_final(rows, window.at, "a second window would count them twice")
         bounds = [PlanColumn(name, name, "TIMESTAMP") for name in WINDOW_COLUMNS]
-        return WindowAggregate(
+        plan = WindowAggregate(
             columns=(*columns, *bounds, *found), time="window_time", input=rows, window=window,
             spans={**_window_spans(window), **times}, keys=keys, aggregates=aggregates,
             lateness_ms=lateness_ms,
         )  # fmt: skip
+        if window.kind == "SESSION":
+            require_final(plan, window.at, "SESSION cannot remove former results")
+        return plan
 
     def _bind_keys(self, window: WindowCall | None, group: exp.Expr | None) -> None:
         windows: set[str] = set()
@@ -300,6 +304,8 @@ class Grouping:
         value = None
         if not isinstance(argument, exp.Star):
             value = self._argument(argument, word)
+        elif is_distinct:
+            raise SqlProblem(at, "count(DISTINCT *) is not supported; name a column")
         if condition is not None:
             wanted = self._argument(condition, "FILTER")
             given = tree.literal(1) if value is None else value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -110,7 +111,7 @@ class _Conditions:
     left: list[_Condition] = field(default_factory=list)
     right: list[_Condition] = field(default_factory=list)
     rest: list[_Condition] = field(default_factory=list)
-    bounds: list[_Condition] = field(default_factory=list)  # The span follows from them.
+    bounds: list[_Condition] = field(default_factory=list)  # Other ones, which the span contains.
 
 
 class JoinBinder:
@@ -268,11 +269,12 @@ class JoinBinder:
             found.has_windows |= after is not None and own[0].span(own[1]) == after
         spans = (None, None) if timed is None else (left.span(timed[0]), right.span(timed[1]))
         if timed is not None and spans[0] is not None and spans[1] is not None:
-            found.bounds.append(condition)
             found.span = narrow(found.span, shift(timed[2], spans[0], spans[1]))
             is_exact = spans[0][0] == spans[0][1] and spans[1][0] == spans[1][1]
-            found.times += [pair] if pair and is_exact else []
-            found.rest += [] if is_exact else [condition]
+            if pair and is_exact:
+                found.times.append(pair)
+            else:
+                (found.bounds if is_exact else found.rest).append(condition)
         elif pair is None:
             found.rest.append(condition)
         else:
@@ -346,8 +348,6 @@ class _OneJoin:
         )
 
     def _join_unbounded(self, problem: str) -> JoinRows:
-        self._found.rest += self._found.bounds
-        self._found.times = []
         return self._plan("unbounded", {}, problem=SqlProblem(self._at, problem))
 
     def windows(self, first: WindowCall | None, second: WindowCall | None) -> JoinRows:
@@ -370,6 +370,7 @@ class _OneJoin:
                 "AND a.window_end = b.window_end to ON",
             )  # fmt: skip
         after = {"window_start": -window.intervals_ms["SIZE"], "window_end": 0, "window_time": -1}
+        self._found.keys += self._found.times
         stamps: Any = tuple(
             {name: after[word] for name, word in side.pending.items()} for side in self._sides
         )
@@ -413,7 +414,7 @@ class _OneJoin:
                 "WATERMARK FOR … in CREATE TABLE, or use PROCTIME()",
             )  # fmt: skip
         pairs = [(each, JoinBinder._pair(each, self._sides)) for each in self._found.right]
-        self._found.keys += [pair for _, pair in pairs if pair]
+        self._found.keys += [*self._found.times, *(pair for _, pair in pairs if pair)]
         self._found.rest += [each for each, pair in pairs if not pair]  # Of the version.
         self._found.right = []
         self._check_key(right.plan, table)
@@ -442,26 +443,23 @@ class _OneJoin:
     def _plan(self, kind: JoinKind, spans: Mapping[str, Any], **details: Any) -> JoinRows:
         left, right = self._sides
         keys, problem = self._found.keys or self._found.times, details.get("problem")
+        self._found.rest += self._found.bounds if kind != "interval" else []
         if not keys and (problem is None or self._how != "inner"):
             raise problem or SqlProblem(self._at, _NO_KEYS)
         for side in self._sides:
             require_final(side.plan, self._table_at, "and a join needs final rows")
         plans = [side.plan for side in self._sides]
         left_keys, right_keys = [each[0] for each in keys], [each[1] for each in keys]
-        for index, (given, own, keep) in enumerate(
-            (
-                (self._found.left, left_keys, ("left", "full")),
-                (self._found.right, right_keys, ("right", "full")),
-            )
-        ):
-            side = self._sides[index]
-            for condition, node in given:
-                value = side.over_input(condition)
-                if self._how in keep:
-                    # Such a row matches no other row: its key becomes NULL.
-                    own[0] = tree.case([(value, own[0])], tree.literal(None))
-                else:
-                    plans[index] = filter_rows(plans[index], value, sql_of(node))
+        given = (self._found.left, left_keys, "left"), (self._found.right, right_keys, "right")
+        for index, (conditions, own, word) in enumerate(given):
+            values = [self._sides[index].over_input(value) for value, _ in conditions]
+            if values and self._how in (word, "full"):
+                # A row for which they are not true matches no other row: its keys become NULL.
+                value = reduce(partial(tree.call, "and"), values)
+                own[:] = [tree.case([(value, key)], tree.literal(None)) for key in own]
+                continue
+            for value, (_, node) in zip(values, conditions, strict=True):
+                plans[index] = filter_rows(plans[index], value, sql_of(node))
         columns = [c for side in self._sides for each in side.relations for c in each.columns]
         text = " AND ".join(sql_of(each[2][1]) for each in keys)
         return JoinRows(

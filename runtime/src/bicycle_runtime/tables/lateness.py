@@ -18,6 +18,7 @@ from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
     CallRows,
+    ClockRows,
     FilterRows,
     LateRows,
     Plan,
@@ -94,11 +95,7 @@ def late_values(plan: LateRows) -> list[Expression]:
         source = Expression("item", col("value"), lit(column.field))
         read.append(tree.column(source, "VARCHAR" if column.type == "JSON" else column.type))
     end = tree.column("window.end", "BIGINT")
-    bounds = (
-        tree.column("window.start", "BIGINT"),
-        end,
-        tree.call("subtract", end, tree.literal(1)),
-    )
+    bounds = tree.column("window.start", "BIGINT"), end, tree.call("subtract", end, tree.literal(1))
     return [*read, *(tree.call("epoch_ms", bound) for bound in bounds)]
 
 
@@ -108,28 +105,21 @@ def require_final(plan: Plan, at: int, problem: str) -> None:
     Raises:
         SqlProblem: a window has an allowed lateness.
     """
-    if any(isinstance(each, WindowAggregate) and each.lateness_ms for each in _nodes(plan)):
+    if any(each.lateness_ms for each in _top_windows(plan)):
         raise SqlProblem(at, f"{_HINT_NAME}: late rows update results; {problem}")
 
 
 def reads_late_rows(plans: Iterable[Plan]) -> bool:
     """Return whether a plan reads late rows."""
-    return any(isinstance(each, LateRows) for plan in plans for each in _nodes(plan))
+    return any(isinstance(each, LateRows) or reads_late_rows(inputs_of(each)) for each in plans)
 
 
 def _top_windows(plan: Plan) -> Iterator[WindowAggregate]:
     match plan:
         case WindowAggregate():
             yield plan
-        case CallRows() | FilterRows() | Project() | SortRows() | Unnest():
+        case CallRows() | ClockRows() | FilterRows() | Project() | SortRows() | Unnest():
             yield from _top_windows(plan.input)
         case UnionAll():
             for each in plan.inputs:
                 yield from _top_windows(each)
-
-
-def _nodes(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan and the plans that it reads."""
-    yield plan
-    for each in inputs_of(plan):
-        yield from _nodes(each)

@@ -116,19 +116,16 @@ class Lowering:
                 self._written[id(plan)] = decode_json(plan, json)
         at = table.definition.name.at
         with self.locating(self._catalog.text.location(at)):
-            streams = [self._query(self._written[id(plan)], table.name) for plan in plans]
+            stream, *others = [self._query(self._written[id(plan)], table.name) for plan in plans]
             self._remove(self._ends.pop(table.name, []))
             known = len(self._env.vertices)
             keys = self._catalog.sink(table, at)
             assert keys is not None  # A wrong table is reported before.
-            first, *others = streams
-            stream = first
             if others:
-                stream = self._set(first.union(*others), table.name, "all", "UNION ALL")
+                stream = self._set(stream.union(*others), table.name, "all", "UNION ALL")
             sink = stream.sink_to(keys.sink(is_timed=all(plan.time is not None for plan in plans)))
-            self._set(sink, table.name, "", f"INSERT INTO {table.name}")
-            if len(plans) == 1 and has_order(plans[0]):
-                self._env.vertices[-1].parallelism = 1  # Several subtasks would lose the order.
+            rows = plans[0] if len(plans) == 1 else None
+            self._set(sink, table.name, "", f"INSERT INTO {table.name}", rows=rows)
             self._ends[table.name] = self._env.vertices[known:]
 
     @contextmanager
@@ -142,9 +139,7 @@ class Lowering:
 
     def collect(self, name: str, plan: Plan) -> None:
         """Collect the rows of a plan under a name."""
-        self._set(self._query(plan, name).collect(name), name, "", name)
-        if has_order(plan):
-            self._env.vertices[-1].parallelism = 1
+        self._set(self._query(plan, name).collect(name), name, "", name, rows=plan)
 
     def _locate(self, step: Any) -> Any:
         """Set the locations of the expressions of a step; return it."""
@@ -173,7 +168,7 @@ class Lowering:
         rows = self._query(plan, owner)
         if step is None:
             return rows
-        found = self._set(rows.map(step), owner, "records", f"records of {owner}")
+        found = self._set(rows.map(step), owner, "records", f"records of {owner}", rows=plan)
         self._env.vertices[-1].output_type = kind
         return found
 
@@ -200,13 +195,13 @@ class Lowering:
                 stream = self._stream(plan.input, owner).filter(
                     self._locate(SqlCondition(plan.condition))
                 )
-                return self._set(stream, owner, "where", f"WHERE {plan.text}")
+                return self._set(stream, owner, "where", f"WHERE {plan.text}", rows=plan)
             case Project():
                 stream = self._stream(plan.input, owner).map(
                     self._record(plan.columns, plan.values)
                 )
                 names = ", ".join(column.name for column in plan.columns)
-                return self._set(stream, owner, "select", f"SELECT {names}")
+                return self._set(stream, owner, "select", f"SELECT {names}", rows=plan)
             case UnionAll():
                 first, *others = [self._stream(each, owner) for each in plan.inputs]
                 return self._set(first.union(*others), owner, "union", "UNION ALL")
@@ -265,12 +260,13 @@ class Lowering:
         )
 
     def _sort(self, plan: SortRows, owner: str) -> Any:
-        columns = plan.input.columns
+        given, columns = plan.input, plan.input.columns
         values = [each.read() for each in columns]
-        rows = self._stream(plan.input, owner).map(self._locate(SqlRow(values, row_type(values))))
-        rows = self._set(rows, owner, "sort-rows", "columns of sorted rows")
-        rows = self._set(rows.assign_timestamps(NO_TIMES), owner, "sort-time", "end of the input")
-        keyed = self._set(rows.key_by(everything), owner, "sort-key", "all rows")
+        rows = self._stream(given, owner).map(self._locate(SqlRow(values, row_type(values))))
+        rows = self._set(rows, owner, "sort-rows", "columns of sorted rows", rows=given)
+        rows = rows.assign_timestamps(NO_TIMES)
+        rows = self._set(rows, owner, "sort-time", "end of the input", rows=given)
+        keyed = self._set(rows.key_by(everything), owner, "sort-key", "all rows", rows=given)
         fields = [each.field for each in columns]
         keys = [(fields.index(each.field), each) for each in plan.keys]
         first = FirstRows(
@@ -278,13 +274,14 @@ class Lowering:
             [(at, each.is_descending, each.nulls_first) for at, each in keys], limit=plan.limit,
             offset=plan.offset, is_sorted=plan.is_sorted,
         )  # fmt: skip
-        found = keyed.process_fn(first)
-        found._vertex.parallelism = 1  # Only one subtask can order all rows.
         parts = [plan.text, str(plan.keys), *(f"{each.field} {each.type}" for each in columns)]
-        return self._set(found, owner, f"sort-{digest_of(parts)}", plan.text)
+        word = f"sort-{digest_of(parts)}"
+        return self._set(keyed.process_fn(first), owner, word, plan.text, rows=plan)
 
-    def _set(self, stream: Any, owner: str, word: str, name: str) -> Any:
-        """Set the id, the name and the error policy of a vertex; return its stream."""
+    def _set(
+        self, stream: Any, owner: str, word: str, name: str, *, rows: Plan | None = None
+    ) -> Any:
+        """Set id, name and error policy of the last vertex, one subtask for an order."""
         base = f"{owner}-{word}" if word else owner
         found, count = base, 1
         while found in self._ids:
@@ -295,6 +292,8 @@ class Lowering:
         stream.name(name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…")
         if word not in ("union", "all"):  # They have no records that could fail.
             stream.on_error(self._on_error)
+        if rows is not None and has_order(rows):
+            self._env.vertices[-1].parallelism = 1  # Several subtasks would lose the order.
         return stream
 
     def _scan(self, plan: Scan) -> Any:

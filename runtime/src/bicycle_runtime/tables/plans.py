@@ -347,8 +347,8 @@ def compose(plan: Plan, columns: Sequence[PlanColumn], values: Sequence[Expressi
     """
     pairs = list(zip(columns, values, strict=True))
     spans = _spans(plan, pairs)
-    if [(column.field, field_read(value)) for column, value in pairs] == [
-        (column.field, column.field) for column in plan.columns
+    if [(column, field_read(value)) for column, value in pairs] == [
+        (column, column.field) for column in plan.columns
     ]:
         return plan
     time = next((name for name, span in spans.items() if span == (0, 0)), None)

@@ -109,7 +109,7 @@ class NameScope:
         named = self.named(node.table, at)
         columns = [column for each in named for column in each.visible(node.table)]
         found = [column for column in columns if column.name == name]
-        if not found:
+        if not (found and node.this.quoted):
             found = [column for column in columns if column.name.lower() == name.lower()]
         if len(found) > 1:
             raise SqlProblem(at, f"column {name!r} is ambiguous; write table.{name}")

@@ -7,7 +7,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,7 +219,7 @@ def _create_table(cursor: Cursor) -> CreateTable:
     name = _read_name(cursor, "a table")
     columns: list[ColumnDefinition] = []
     watermark: Watermark | None = None
-    key: tuple[Name, ...] = ()
+    keys: list[tuple[Name, ...]] = []
     if cursor.sees("LIKE"):
         raise SqlProblem(cursor.at, "LIKE is not supported; declare the columns in parentheses")
     _reject_query(cursor, name.text)
@@ -230,11 +230,13 @@ def _create_table(cursor: Cursor) -> CreateTable:
                 raise SqlProblem(cursor.at, "a table has at most one WATERMARK")
             watermark = _watermark(cursor)
         elif cursor.sees("PRIMARY") or cursor.sees("PRIMARY KEY") or cursor.sees("CONSTRAINT"):
-            key = _primary_key(cursor, key)
+            keys.append(_primary_key(cursor))
         else:
             column, is_key = _column(cursor)
             columns.append(column)
-            key = (column.name,) if is_key else key
+            keys += [(column.name,)] if is_key else []
+        if len(keys) > 1:
+            raise SqlProblem(keys[1][0].at, "a table has at most one PRIMARY KEY")
         if not cursor.take(","):
             break
     cursor.expect(")")
@@ -244,8 +246,9 @@ def _create_table(cursor: Cursor) -> CreateTable:
         raise SqlProblem(cursor.at, "PARTITIONED BY is not supported; set partition_by in WITH (…)")
     options = _options(cursor, name)
     return CreateTable(
-        name=name, columns=tuple(columns), watermark=watermark, key=key, options=options
-    )
+        name=name, columns=tuple(columns), watermark=watermark, key=next(iter(keys), ()),
+        options=options,
+    )  # fmt: skip
 
 
 def _reject_query(cursor: Cursor, name: str) -> None:
@@ -348,9 +351,7 @@ def _watermark(cursor: Cursor) -> Watermark:
     return Watermark(column=column, delay_ms=delay_ms)
 
 
-def _primary_key(cursor: Cursor, known: Sequence[Name]) -> tuple[Name, ...]:
-    if known:
-        raise SqlProblem(cursor.at, "a table has at most one PRIMARY KEY")
+def _primary_key(cursor: Cursor) -> tuple[Name, ...]:
     if cursor.take("CONSTRAINT"):
         cursor.name("a constraint")
     if not cursor.take("PRIMARY KEY"):

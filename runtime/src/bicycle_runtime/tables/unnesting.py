@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.tables.errors import SqlProblem
+from bicycle_runtime.tables.lateness import require_final
 from bicycle_runtime.tables.plans import CallRows, Plan, PlanColumn, Unnest, unique_field
 from bicycle_runtime.tables.python_functions import called
 from bicycle_runtime.tables.scope import NameScope, Relation, compile_in
@@ -49,6 +50,7 @@ def add_unnest(join: exp.Expr, plan: Plan, scope: NameScope, at: _At) -> Plan:
     node = _unnest_of(join)
     assert node is not None
     is_outer = _require_plain(join, at)
+    require_final(plan, at(join), "rows of former results cannot be removed")
     if scope.relations[0].window is not None:
         raise SqlProblem(at(join), "UNNEST beside a window is not supported; create a view")
     if not isinstance(node, exp.Unnest):
