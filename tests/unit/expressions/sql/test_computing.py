@@ -29,6 +29,7 @@ LATER = datetime(2026, 2, 28, 12, tzinfo=UTC)
 DECIMALS = [Decimal("1.25"), None, Decimal(0), Decimal(3)]
 DIVIDED = "divide by zero error"
 TOO_BIG = "the result has more than 64 bits"
+INFINITE = "'inf' is not a DECIMAL(38, 30)"
 NO_INT = "failed to parse string: 'x' as a scalar of type int64"
 BATCH = pyarrow.record_batch(
     {
@@ -57,6 +58,8 @@ def computed(text):
         ("cast(t AS BIGINT) IS NULL", [False, NO_INT, True, False]),
         ("try_cast(t AS BIGINT)", [12, None, None, 7]),
         ("d + d", [Decimal("2.50"), None, Decimal(0), Decimal(6)]),
+        ("cast(x AS DECIMAL(38, 30)) = x", [True, True, None, INFINITE]),
+        ("greatest(INTERVAL '1' DAY, INTERVAL '36' HOUR) = INTERVAL '36' HOUR", [True] * 4),
         ("d * 3", [Decimal("3.75"), None, Decimal(0), Decimal(9)]),
         ("at + INTERVAL '1 month'", [LATER, None, LATER, LATER]),
         ("n > 0 AND t = '12'", [True, False, False, False]),

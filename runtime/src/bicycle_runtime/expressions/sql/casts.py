@@ -15,7 +15,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute as pc
 
-from bicycle_runtime.expressions.sql.functions import rounded_decimal, without_zone
+from bicycle_runtime.expressions.sql.functions import WIDE_DECIMALS, rounded_decimal, without_zone
 from bicycle_runtime.expressions.sql.types import SqlType, arrow_type, decimal_digits
 from bicycle_runtime.frames.arrays import listed_values
 
@@ -63,7 +63,7 @@ def parse_time(text: str) -> datetime:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(f"{text[:_WORD_MAX]!r} is not a timestamp") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _parse_clock(text: str) -> time:
@@ -75,12 +75,13 @@ def _parse_clock(text: str) -> time:
 
 
 def _each_item(column: Any, convert: Callable[[Any], Any], wanted: SqlType) -> Any:
-    flat = convert(column.values)
-    items = (
-        flat if isinstance(flat, pyarrow.Array) else pyarrow.array(flat, arrow_type(wanted[:-2]))
-    )
-    mask = pc.is_null(column) if column.null_count else None
-    return pyarrow.ListArray.from_arrays(column.offsets, items, mask=mask)
+    items = convert(column.flatten())
+    if isinstance(items, list):
+        items = pyarrow.array(items, arrow_type(wanted[:-2]))
+    # The offsets of a slice do not begin at 0; pyarrow does not accept them together with a mask.
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
+    offsets = pc.cumulative_sum(pyarrow.array([0, *lengths], pyarrow.int32()))
+    return pyarrow.ListArray.from_arrays(offsets, items, mask=pc.is_null(column))
 
 
 def _text_as_int(column: Any) -> Any:
@@ -100,7 +101,7 @@ def _text_as_decimal(column: Any, digits: tuple[int, int]) -> Any:
 
     def parse(text: str) -> Decimal:
         try:
-            return Decimal(text.strip()).quantize(quantum, ROUND_HALF_UP)
+            return Decimal(text.strip()).quantize(quantum, ROUND_HALF_UP, WIDE_DECIMALS)
         except InvalidOperation:
             raise ValueError(f"{text[:_WORD_MAX]!r} is not a DECIMAL{digits}") from None
 
@@ -111,8 +112,7 @@ def _as_decimal(column: Any, digits: tuple[int, int]) -> Any:
     if pyarrow.types.is_floating(column.type):
         return _text_as_decimal(pyarrow.array(by_value(column, repr), pyarrow.string()), digits)
     if pyarrow.types.is_int64(column.type):
-        wide = column.cast(pyarrow.decimal128(19, 0))
-        return wide.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
+        column = column.cast(pyarrow.decimal128(19, 0))
     return rounded_decimal(column, digits)
 
 
@@ -135,18 +135,13 @@ def _text_as_json(column: Any) -> Any:
 
 def _by_text(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the conversion of JSON values by their texts: ``"5"`` and ``5`` are 5."""
-
-    def converted(column: Any) -> Any:
-        return convert(pyarrow.array(by_value(column, _plain_text), pyarrow.string()))
-
-    return converted
+    return lambda column: convert(pyarrow.array(by_value(column, _plain_text), pyarrow.string()))
 
 
 def _plain_text(text: str) -> str | None:
     if text[:1] != '"':
         return None if text == "null" else text
-    found = msgspec.json.decode(text)
-    return str(found)
+    return str(msgspec.json.decode(text))
 
 
 def whole_ms(months: int, days: int, nanoseconds: int) -> int | None:

@@ -41,6 +41,7 @@ _MESSAGES = {
     "divide by zero": "divide by zero error",
     "overflow": "the result has more than 64 bits",
 }
+_REFUSED = {"BIGINT": float, "DOUBLE": bool}  # pyarrow would truncate 1.5, and accept True as 1.0.
 _LOW_COST = frozenset({"comparison", "arithmetic", "logic", "text"})  # Groups of functions.
 
 
@@ -427,9 +428,14 @@ def _listed_column(word: SqlType, items: list[Any]) -> Any:
         items = [None if value is None else time_of(value) for value in items]
     elif word == "JSON":
         items = [None if value is None else msgspec.json.encode(value).decode() for value in items]
-    elif word == "BIGINT" and float in set(map(type, items)):
-        raise TypeError("the value of the field is not a whole number")  # It would be truncated.
+    elif (refused := _REFUSED.get(word.rstrip("[]"))) and _has(items, refused):
+        raise TypeError(f"the value of the field is not a {word}")
     return pyarrow.array(items, arrow_type(word))
+
+
+def _has(items: list[Any], kind: type) -> bool:
+    kinds = set(map(type, items))
+    return kind in kinds or (list in kinds and any(_has(one, kind) for one in items if one))
 
 
 def rows_of(batch: pyarrow.RecordBatch) -> SqlRows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Context
 from functools import cache
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import pyarrow
 import pyarrow.compute as pc
 
 DECIMAL_DIGITS_MAX = 38
+WIDE_DECIMALS = Context(prec=2 * DECIMAL_DIGITS_MAX)
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 Group = Literal[
     "comparison", "logic", "arithmetic", "mathematics", "text", "time", "condition", "json", "array"
@@ -160,6 +162,12 @@ def decimal_type(precision: int, scale: int) -> str:
 def rounded_decimal(column: Any, digits: tuple[int, int]) -> Any:
     """Return decimals rounded half away from zero; too many digits are an error."""
     if column.type.scale > digits[1]:
-        column = pc.round(column, digits[1], "half_towards_infinity")
+        column = pc.round(wide_decimal(column), digits[1], "half_towards_infinity")
     # Arrow checks the digits of decimals of the same scale only when they are converted.
     return column.cast(pyarrow.decimal256(76, digits[1])).cast(pyarrow.decimal128(*digits))
+
+
+def wide_decimal(column: Any) -> Any:
+    """Return numbers; decimals have room for the digit that rounding adds."""
+    is_decimal = pyarrow.types.is_decimal(column.type)
+    return column.cast(pyarrow.decimal256(76, column.type.scale)) if is_decimal else column

@@ -117,10 +117,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _to_json(value: Any) -> str:
-    return _EXACT.encode(value).decode()
-
-
 def _keys(text: str) -> list[str]:
     value = _parse(text)
     return list(value) if isinstance(value, dict) else []
@@ -134,10 +130,6 @@ def _size(text: str) -> int:
 def _json_items(text: str) -> list[str | None] | None:
     value = _parse(text)
     return [json_of(item) for item in value] if isinstance(value, list) else None
-
-
-def _json_contains(text: str, part: str) -> bool:
-    return _has(_parse(text), _parse(part))
 
 
 def _has(whole: Any, part: Any) -> bool:
@@ -176,8 +168,10 @@ JSON_VALUES = [
     _json("json_items", "JSON -> JSON[] | VARCHAR -> JSON[]", each(_json_items),
           ("array_length(json_items('[1, 2]'))", 2)),
     _json("json_contains", "JSON JSON -> BOOLEAN | VARCHAR VARCHAR -> BOOLEAN",
-          each(_json_contains), ("""json_contains('{"a": [1, 2]}', '{"a": [2]}')""", True)),
-    _json("to_json", "ANY -> JSON", each(_to_json), ("to_json('a')", '"a"')),
+          each(lambda text, part: _has(_parse(text), _parse(part))),
+          ("""json_contains('{"a": [1, 2]}', '{"a": [2]}')""", True)),
+    _json("to_json", "ANY -> JSON", each(lambda value: _EXACT.encode(value).decode()),
+          ("to_json('a')", '"a"')),
     _json("parse_json", "VARCHAR -> JSON", each(lambda text: json_of(_parse(text))),
           ("parse_json('[1, 2]')", "[1,2]")),
 ]  # fmt: skip
@@ -197,12 +191,12 @@ def _slice(items: list[Any], first: int, last: int) -> list[Any]:
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    return list(dict.fromkeys(item for item in items if item is not None))
+    return list(dict.fromkeys(_drop_nulls(items)))
 
 
 def _sort(items: list[Any]) -> list[Any]:
     """Return items in ascending order, NULLs last."""
-    known = sorted(item for item in items if item is not None)
+    known = sorted(_drop_nulls(items))
     return known + [None] * (len(items) - len(known))
 
 
@@ -220,19 +214,16 @@ def _make(*columns: Any) -> list[Any]:
 
 
 def _append(items: Any, item: Any) -> list[Any]:
-    pairs = zip(*as_lists(items, item), strict=True)
-    return [[*(several or []), one] for several, one in pairs]
+    return [[*(several or []), one] for several, one in zip(*as_lists(items, item), strict=True)]
 
 
 def _prepend(item: Any, items: Any) -> list[Any]:
-    pairs = zip(*as_lists(item, items), strict=True)
-    return [[one, *(several or [])] for one, several in pairs]
+    return [[one, *(several or [])] for one, several in zip(*as_lists(item, items), strict=True)]
 
 
 def _concat(first: Any, second: Any) -> list[Any]:
     """Return the items of two arrays; NULL counts as an empty array."""
-    pairs = zip(*as_lists(first, second), strict=True)
-    return [(one or []) + (other or []) for one, other in pairs]
+    return [(a or []) + (b or []) for a, b in zip(*as_lists(first, second), strict=True)]
 
 
 def _series(start: int, stop: int, step: int = 1) -> list[int]:
@@ -244,14 +235,6 @@ def _series(start: int, stop: int, step: int = 1) -> list[int]:
 
 def _inclusive(start: int, stop: int, step: int = 1) -> list[int]:
     return _series(start, stop + (1 if step > 0 else -1), step)
-
-
-def _split(value: str, separator: str) -> list[str]:
-    return value.split(separator) if separator else list(value)
-
-
-def _join_items(items: list[Any], separator: str) -> str:
-    return separator.join(_drop_nulls(items))
 
 
 _array = partial(function, group="array")
@@ -307,7 +290,9 @@ ARRAYS = [
     _array("generate_series", "BIGINT BIGINT BIGINT? -> BIGINT[]", each(_inclusive),
            ("array_length(generate_series(1, 5))", 5)),
     _array("string_split split string_to_array str_split", "VARCHAR VARCHAR -> VARCHAR[]",
-           each(_split), ("(string_split('a,b', ','))[2]", "b")),
-    _array("array_to_string list_to_string", "VARCHAR[] VARCHAR -> VARCHAR", each(_join_items),
+           each(lambda value, separator: value.split(separator) if separator else list(value)),
+          ("(string_split('a,b', ','))[2]", "b")),
+    _array("array_to_string list_to_string", "VARCHAR[] VARCHAR -> VARCHAR",
+          each(lambda items, separator: separator.join(_drop_nulls(items))),
            ("array_to_string(ARRAY['a', 'b'], '-')", "a-b")),
 ]  # fmt: skip

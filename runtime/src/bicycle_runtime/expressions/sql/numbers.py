@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.sql.functions import (
     DECIMAL_DIGITS_MAX,
+    WIDE_DECIMALS,
     Group,
     SqlFunction,
     decimal_digits,
@@ -25,6 +26,7 @@ from bicycle_runtime.expressions.sql.functions import (
     each,
     function,
     rounded_decimal,
+    wide_decimal,
 )
 from bicycle_runtime.expressions.sql.times import add_to_time, is_of_time, subtract_from_time
 
@@ -32,6 +34,7 @@ _NUMBERS = "BIGINT BIGINT -> BIGINT | DECIMAL DECIMAL -> DECIMAL | DOUBLE DOUBLE
 _SAME = "BIGINT -> BIGINT | DECIMAL -> DECIMAL | DOUBLE -> DOUBLE"
 _CHECKS = pyarrow.types
 _INT_MIN = -(1 << 63)
+_MONTH_DAYS, _DAY_NS = 30, 86_400_000_000_000
 
 
 # --- decimals ------------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ def _modulo(left: Any, right: Any) -> Any:
 def _decimal_modulo(left: Any, right: Any) -> Any:
     if not right:
         raise ValueError("divide by zero")
-    return left % right
+    return WIDE_DECIMALS.remainder(left, right)
 
 
 def _float_modulo(left: float, right: float) -> float:
@@ -133,7 +136,9 @@ def _unless_decimal(name: str) -> Callable[[Any], Any]:
 
 def _to_whole(name: str) -> Callable[[Any], Any]:
     rounded = getattr(pc, name)
-    return lambda column: column if _CHECKS.is_integer(column.type) else rounded(column)
+    return lambda column: (
+        column if _CHECKS.is_integer(column.type) else rounded(wide_decimal(column))
+    )
 
 
 def _round(column: Any, digits: Any = 0) -> Any:
@@ -146,8 +151,8 @@ def _round(column: Any, digits: Any = 0) -> Any:
 
 
 def _round_to(column: Any, digits: int) -> Any:
-    rounded = pc.round(column, digits, "half_towards_infinity")
-    return rounded.cast(column.type)
+    wide = wide_decimal(column)
+    return pc.round(wide, digits, "half_towards_infinity").cast(wide.type)
 
 
 def _truncate(column: Any, digits: Any = None) -> Any:
@@ -164,30 +169,31 @@ def _truncate_to(value: Any, digits: int) -> Any:
 # --- comparisons and logic -----------------------------------------------------------------------
 
 
-def _compare(name: str) -> Callable[..., Any]:
+def _compare(name: str, by_key: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     compare = getattr(pc, name)
 
     def compute(left: Any, right: Any) -> Any:
         if _CHECKS.is_null(left.type) or _CHECKS.is_null(right.type):
             return [None] * max(len(one) for one in (left, right) if isinstance(one, pyarrow.Array))
         if _CHECKS.is_list(left.type) or _CHECKS.is_interval(left.type):
-            by_key = getattr(operator, _OPERATORS[name])
             return each(lambda one, other: by_key(_key(one), _key(other)))(left, right)
         return compare(left, right)
 
     return compute
 
 
-def _key(items: Any) -> list[tuple[bool, Any]]:
-    """Return the sort key of an array or interval; NULL is the greatest item."""
-    return [(True, 0) if item is None else (False, item) for item in items]
+def _key(value: Any) -> Any:
+    """Return the sort key of an array, an interval or an item; NULL is the greatest item."""
+    if isinstance(value, pyarrow.MonthDayNano):
+        return (value.months * _MONTH_DAYS + value.days) * _DAY_NS + value.nanoseconds
+    if isinstance(value, list):
+        return [(True, 0) if item is None else (False, _key(item)) for item in value]
+    return value
 
 
-_OPERATORS = {
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
-    "greater_equal": "ge",
-}  # fmt: skip
-_equal = _compare("equal")
+_equal, _not_equal = _compare("equal", operator.eq), _compare("not_equal", operator.ne)
+_less, _greater = _compare("less", operator.lt), _compare("greater", operator.gt)
+_at_most, _at_least = _compare("less_equal", operator.le), _compare("greater_equal", operator.ge)
 
 
 def _is_distinct(left: Any, right: Any) -> Any:
@@ -205,26 +211,23 @@ def _null_if(left: Any, right: Any) -> Any:
 
 
 def _between(value: Any, low: Any, high: Any) -> Any:
-    above, below = _compare("greater_equal")(value, low), _compare("less_equal")(value, high)
-    return pc.and_kleene(_result_of(above), _result_of(below))
+    return pc.and_kleene(_result_of(_at_least(value, low)), _result_of(_at_most(value, high)))
 
 
 def _is_in(value: Any, *values: Any) -> Any:
     """Return whether a value equals one of several; NULL if unknown."""
-    if all(isinstance(one, pyarrow.Scalar) for one in values) and not _CHECKS.is_list(value.type):
+    is_by_key = _CHECKS.is_list(value.type) or _CHECKS.is_interval(value.type)
+    if all(isinstance(one, pyarrow.Scalar) for one in values) and not is_by_key:
         known = [one for one in values if one.is_valid]
         options = pyarrow.array([one.as_py() for one in known], value.type)
+        if _CHECKS.is_floating(value.type):  # -0.0 becomes 0.0.
+            value, options = pc.add(value, 0.0), pc.add(options, 0.0)
         found = pc.is_in(value, value_set=options, skip_nulls=True)
-        if isinstance(found, pyarrow.Scalar):
-            found = pyarrow.repeat(found, 1)
         unknown = pc.is_null(value)
         if len(known) < len(values):
             unknown = pc.or_(unknown, pc.invert(found))
         return pc.if_else(unknown, pyarrow.scalar(None, pyarrow.bool_()), found)
-    found = _result_of(_equal(value, values[0]))
-    for one in values[1:]:
-        found = pc.or_kleene(found, _result_of(_equal(value, one)))
-    return found
+    return reduce(pc.or_kleene, (_result_of(_equal(value, one)) for one in values))
 
 
 def _is_value(wanted: bool, opposite: bool) -> Callable[[Any], Any]:
@@ -239,7 +242,7 @@ def _is_value(wanted: bool, opposite: bool) -> Callable[[Any], Any]:
 
 def _extreme(name: str) -> Callable[..., Any]:
     """Return the least or greatest of several values; NULLs are skipped."""
-    compare = pc.less if name == "least" else pc.greater
+    compare = _less if name == "least" else _greater
     by_element = pc.min_element_wise if name == "least" else pc.max_element_wise
 
     def compute(*columns: Any) -> Any:
@@ -248,8 +251,8 @@ def _extreme(name: str) -> Callable[..., Any]:
             return by_element(*columns, skip_nulls=True)
         found = columns[0]
         for one in columns[1:]:
-            is_other = pc.fill_null(compare(one, found), pc.is_null(found))
-            found = pc.if_else(pc.fill_null(is_other, pc.is_null(found)), one, found)
+            is_other = pc.fill_null(_result_of(compare(one, found)), pc.is_null(found))
+            found = pc.if_else(is_other, one, found)
         return found
 
     return compute
@@ -263,13 +266,9 @@ def _by_numpy(name: str) -> Callable[..., Any]:
     compute = getattr(numpy, name)
 
     def computed(*columns: Any) -> Any:
-        nulls = [pc.is_null(one) for one in columns]
+        is_null = reduce(pc.or_, map(pc.is_null, columns))
         with numpy.errstate(all="ignore"):
-            arrays = [_floats(one) for one in columns]
-            found = pyarrow.array(compute(*arrays))
-        is_null = nulls[0]
-        for one in nulls[1:]:
-            is_null = pc.or_(is_null, one)
+            found = pyarrow.array(compute(*map(_floats, columns)))
         return pc.if_else(is_null, pyarrow.scalar(None, pyarrow.float64()), found)
 
     return computed
@@ -324,11 +323,11 @@ COMPARISONS = [
     *_rows(
         "comparison",
         ("equal eq", _ANY_TWO, _equal, "a = b", ("1 = 1.0", True)),
-        ("not_equal ne", _ANY_TWO, _compare("not_equal"), "a <> b", ("'a' <> 'b'", True)),
-        ("lt", _ANY_TWO, _compare("less"), "a < b", ("1 < 2", True)),
-        ("lte le", _ANY_TWO, _compare("less_equal"), "a <= b", ("2 <= 2", True)),
-        ("gt", _ANY_TWO, _compare("greater"), "a > b", ("'b' > 'a'", True)),
-        ("gte ge", _ANY_TWO, _compare("greater_equal"), "a >= b", ("1 >= 2", False)),
+        ("not_equal ne", _ANY_TWO, _not_equal, "a <> b", ("'a' <> 'b'", True)),
+        ("lt", _ANY_TWO, _less, "a < b", ("1 < 2", True)),
+        ("lte le", _ANY_TWO, _at_most, "a <= b", ("2 <= 2", True)),
+        ("gt", _ANY_TWO, _greater, "a > b", ("'b' > 'a'", True)),
+        ("gte ge", _ANY_TWO, _at_least, "a >= b", ("1 >= 2", False)),
         ("between", "T T T -> BOOLEAN", _between, "a BETWEEN b AND c", ("2 BETWEEN 1 AND 3", True)),
     ),
     *_rows(
@@ -425,7 +424,7 @@ MATHEMATICS = [
         ("round",
          "BIGINT BIGINT? -> BIGINT | DECIMAL BIGINT? -> DECIMAL | DOUBLE BIGINT? -> DOUBLE", _round,
          "", ("round(2.5)", 3.0), ("round(1.25, 1)", 1.3)),
-        decimal=lambda first, *_: first,
+        decimal=_sum_type,
     ),
     *_rows(
         "mathematics",

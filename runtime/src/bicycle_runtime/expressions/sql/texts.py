@@ -11,7 +11,7 @@ import hashlib
 import operator
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -24,51 +24,65 @@ _SPACE = pyarrow.scalar(" ")
 _SIZE_MAX = 1 << 20  # Of a text that lpad, rpad and repeat create.
 
 
-def _constant(compute: Callable[[Any, Any], Any], by_row: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that computes columns if its second argument is constant."""
-    slow = each(by_row)
+def _constant(compute: Callable[..., Any], by_row: Any = None) -> Callable[..., Any]:
+    """Return a function that computes columns, at once for all rows if it can."""
+    slow = partial(_by_constants, compute) if by_row is None else each(by_row)
 
-    def computed(column: Any, given: Any) -> Any:
-        if isinstance(given, pyarrow.Scalar) and given.is_valid:
-            return compute(column, given.as_py())
-        return slow(column, given)
+    def computed(column: Any, *given: Any) -> Any:
+        if all(isinstance(one, pyarrow.Scalar) and one.is_valid for one in given):
+            return compute(column, *(one.as_py() for one in given))
+        return slow(column, *given)
 
     return computed
+
+
+def _by_constants(compute: Callable[..., Any], *columns: Any) -> list[Any]:
+    values, *given = as_lists(*columns)
+    found: list[Any] = [None] * len(values)
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for at, key in enumerate(zip(*given, strict=True)):
+        if None not in key:
+            rows.setdefault(key, []).append(at)
+    for key, several in rows.items():
+        results = compute(pyarrow.array([values[at] for at in several], pyarrow.string()), *key)
+        for at, result in zip(several, results.to_pylist(), strict=True):
+            found[at] = result
+    return found
 
 
 # --- patterns ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1_000)
-def _like_pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    parts = re.findall(r"\\.|[\s\S]", text)
-    words = [{"%": "[\\s\\S]*", "_": "[\\s\\S]"}.get(part) or re.escape(part[-1]) for part in parts]
-    return re.compile("".join(words), re.IGNORECASE if ignore_case else 0)
+def _like(column: Any, text: str, *, ignore_case: bool = False) -> Any:
+    if "\\" not in text:
+        return pc.match_like(column, text, ignore_case=ignore_case)
+    # Arrow's fast paths for % at the start or end of a pattern keep its escapes.
+    parts = re.findall(r"\\[\s\S]|[\s\S]", text)
+    words = [{"%": ".*", "_": "."}.get(part) or re.escape(part[-1]) for part in parts]
+    return pc.match_substring_regex(column, rf"(?s)\A{''.join(words)}\z", ignore_case=ignore_case)
 
 
-def _like(*, ignore_case: bool) -> Callable[..., Any]:
-    return _constant(
-        lambda column, text: pc.match_like(column, text, ignore_case=ignore_case),
-        lambda value, text: _like_pattern(text, ignore_case).fullmatch(value) is not None,
-    )
+def _replace_matches(column: Any, pattern: str, by: str, options: str = "") -> Any:
+    if set(options) - {"g", "i"}:
+        raise ValueError(f"the options of regexp_replace are 'g' and 'i', got {options!r}")
+    pattern = f"(?i:{pattern})" if "i" in options else pattern
+    if "g" not in options:  # One match: from the start of the text to the end of the first one.
+        pattern, by = rf"\A((?s:.*?))({pattern})", r"\1" + re.sub(r"\\(\\|\d)", _later_group, by)
+    return pc.replace_substring_regex(column, pattern, by)
 
 
-@lru_cache(maxsize=1_000)
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+def _later_group(found: re.Match[str]) -> str:
+    if found[1] in ("8", "9"):
+        raise ValueError(f"regexp_replace without 'g' has groups 0 to 7, got {found[0]}")
+    return found[0] if found[1] == "\\" else f"\\{int(found[1]) + 2}"
 
 
-def _replace_matches(value: str, pattern: str, by: str, options: str = "") -> str:
-    found = _pattern(pattern)
-    return found.sub(by, value, count=0 if "g" in options else 1)
-
-
-def _extract_match(value: str, pattern: str, group: int = 0) -> str:
-    found = _pattern(pattern).search(value)
-    return "" if found is None else found[group] or ""
+def _extract_match(column: Any, pattern: str, group: int = 0) -> Any:
+    if not 0 <= group <= 9:
+        raise ValueError(f"the group of regexp_extract must be 0 to 9, got {group}")
+    # A text without a match has no groups: it is replaced by an empty text.
+    whole = rf"\A(?:(?s:.*?)({'' if group == 0 else '?:'}{pattern})(?s:.*)|(?s:.*))"
+    return pc.replace_substring_regex(column, whole, rf"\{group or 1}")
 
 
 # --- parts of texts ------------------------------------------------------------------------------
@@ -134,17 +148,15 @@ def _translate(value: str, old: str, new: str) -> str:
     return value.translate(table)
 
 
-def _replace(column: Any, old: Any, new: Any) -> Any:
-    given = [one.as_py() if isinstance(one, pyarrow.Scalar) else None for one in (old, new)]
-    if given[0] and given[1] is not None:
-        return pc.replace_substring(column, *given)
-    return each(lambda value, a, b: value.replace(a, b) if a else value)(column, old, new)
+_replace = _constant(
+    lambda column, old, new: pc.replace_substring(column, old, new) if old else column,
+    lambda value, old, new: value.replace(old, new) if old else value,
+)
 
 
 def _trim(name: str) -> Callable[..., Any]:
-    spaces = getattr(pc, f"utf8_{name}")
-    by_row = {"trim": str.strip, "ltrim": str.lstrip, "rtrim": str.rstrip}[name]
-    constant = _constant(spaces, by_row)
+    by_row = getattr(str, name.replace("trim", "strip"))
+    constant = _constant(getattr(pc, f"utf8_{name}"), by_row)
     return lambda column, text=_SPACE: constant(column, text)
 
 
@@ -219,12 +231,12 @@ _BYTES = "VARCHAR -> VARCHAR | BLOB -> VARCHAR"
 _PADDED = "VARCHAR BIGINT VARCHAR -> VARCHAR"
 
 TEXTS = [
-    _text("like", _TEST, _like(ignore_case=False), ("'Ada' LIKE 'A%'", True),
+    _text("like", _TEST, _constant(_like), ("'Ada' LIKE 'A%'", True),
           symbol="a LIKE b"),
-    _text("ilike", _TEST, _like(ignore_case=True), ("'Ada' ILIKE 'a_a'", True), symbol="a ILIKE b"),
+    _text("ilike", _TEST, _constant(partial(_like, ignore_case=True)),
+          ("'Ada' ILIKE 'a_a'", True), symbol="a ILIKE b"),
     _text("concat_operator", _TWO + " | BLOB BLOB -> BLOB | T[] T[] -> T[]", _join,
-          ("'a' || 'b'", "ab"),
-          symbol="a || b"),
+          ("'a' || 'b'", "ab"), symbol="a || b"),
     _text("concat", "TEXT* -> VARCHAR", _concat, ("concat('a', NULL, 1)", "a1"), takes_nulls=True),
     _text("concat_ws", "VARCHAR TEXT* -> VARCHAR", _concat_separated,
           ("concat_ws('-', 'a', NULL, 'b')", "a-b"), takes_nulls=True),
@@ -271,20 +283,16 @@ TEXTS = [
     _text("chr", "BIGINT -> VARCHAR", each(_character), ("chr(65)", "A")),
     _text("split_part", "VARCHAR VARCHAR BIGINT -> VARCHAR", each(_split_part),
           ("split_part('a/b/c', '/', 2)", "b"), ("split_part('a/b', '/', 3)", "")),
-    _text("regexp_matches regexp_like", _TEST,
-          _constant(pc.match_substring_regex,
-                    lambda value, text: _pattern(text).search(value) is not None),
+    _text("regexp_matches regexp_like", _TEST, _constant(pc.match_substring_regex),
           ("regexp_matches('abc', 'b.')", True)),
     _text("regexp_full_match", _TEST,
-          each(lambda value, text: _pattern(text).fullmatch(value) is not None),
+          _constant(lambda column, text: pc.match_substring_regex(column, rf"\A(?:{text})\z")),
           ("regexp_full_match('abc', 'b.')", False)),
-    _text("regexp_replace", "VARCHAR VARCHAR VARCHAR VARCHAR? -> VARCHAR", each(_replace_matches),
-          ("regexp_replace('a1b2', '[0-9]', '#', 'g')", "a#b#")),
-    _text("regexp_extract", "VARCHAR VARCHAR BIGINT? -> VARCHAR", each(_extract_match),
+    _text("regexp_replace", "VARCHAR VARCHAR VARCHAR VARCHAR? -> VARCHAR",
+          _constant(_replace_matches), ("regexp_replace('a1b2', '[0-9]', '#', 'g')", "a#b#")),
+    _text("regexp_extract", "VARCHAR VARCHAR BIGINT? -> VARCHAR", _constant(_extract_match),
           ("regexp_extract('k=v', '(.)=(.)', 2)", "v")),
-    _text("regexp_count", "VARCHAR VARCHAR -> BIGINT",
-          _constant(pc.count_substring_regex,
-                    lambda value, text: sum(1 for _ in _pattern(text).finditer(value))),
+    _text("regexp_count", "VARCHAR VARCHAR -> BIGINT", _constant(pc.count_substring_regex),
           ("regexp_count('banana', 'an')", 2)),
     _text("levenshtein", "VARCHAR VARCHAR -> BIGINT", each(_levenshtein),
           ("levenshtein('kitten', 'sitting')", 3)),

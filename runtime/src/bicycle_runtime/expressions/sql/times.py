@@ -19,6 +19,7 @@ from bicycle_runtime.expressions.sql.functions import SqlFunction, each, functio
 
 _CHECKS = pyarrow.types
 _DAY_MS = 86_400_000
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # Of the years 1 to 9999.
 _NS = 1_000_000
 _INTERVAL = pyarrow.month_day_nano_interval()
 
@@ -39,9 +40,7 @@ def add_to_time(left: Any, right: Any) -> Any:
         )
     if _CHECKS.is_interval(left.type):
         left, right = right, left
-    if _CHECKS.is_date(left.type):
-        return _add_days(left, right)
-    return _shift(left, right, 1)
+    return _shift(left, right, 1) if _CHECKS.is_interval(right.type) else _add_days(left, right)
 
 
 def subtract_from_time(left: Any, right: Any) -> Any:
@@ -70,7 +69,7 @@ def _day_numbers(column: Any) -> Any:
 
 def _add_days(column: Any, days: Any) -> Any:
     total = pc.add_checked(_day_numbers(column), days)
-    return total.cast(pyarrow.int32()).cast(pyarrow.date32())
+    return _in_years(total, _DAY_MS).cast(pyarrow.int32()).cast(pyarrow.date32())
 
 
 def _as_ms(column: Any) -> Any:
@@ -78,7 +77,15 @@ def _as_ms(column: Any) -> Any:
 
 
 def _as_times(ms: Any) -> Any:
-    return ms.cast(pyarrow.timestamp("ms")).cast(pyarrow.timestamp("ms", "UTC"))
+    return _in_years(ms, 1).cast(pyarrow.timestamp("ms", "UTC"))
+
+
+def _in_years(numbers: Any, unit_ms: int) -> Any:
+    """Return times as numbers; a time that Python does not have is an error."""
+    low, high = pc.min_max(numbers).as_py().values()
+    if low is not None and not _FIRST_MS <= low * unit_ms <= high * unit_ms <= _LAST_MS:
+        raise ValueError("the time is not in the years 1 to 9999")
+    return numbers
 
 
 def _shift(times: Any, intervals: Any, sign: int) -> Any:
@@ -194,16 +201,8 @@ def _epoch_ms(column: Any) -> Any:
 
 
 def _last_day(column: Any) -> Any:
-    days = without_zone(column).cast(pyarrow.date32())
-    return pyarrow.array(
-        [None if one is None else _end_of_month(one) for one in days.to_pylist()], pyarrow.date32()
-    )
-
-
-def _end_of_month(day: date) -> date:
-    following = numpy.datetime64(day, "M") + 1
-    found: date = (following.astype("M8[D]") - 1).astype(object)
-    return found
+    end = each(lambda day: ((numpy.datetime64(day, "M") + 1).astype("M8[D]") - 1).astype(object))
+    return end(without_zone(column).cast(pyarrow.date32()))
 
 
 def _bucket(interval: Any, time: datetime) -> datetime:
@@ -277,7 +276,7 @@ TIMES = [
     _time("epoch", "TIMESTAMP -> DOUBLE", lambda column: pc.divide(
         _as_ms(column).cast(pyarrow.float64()), 1000.0), (f"epoch({_AT})", 1795871109.25)),
     _time("to_timestamp", "DOUBLE -> TIMESTAMP", lambda column: _as_times(
-        pc.floor(pc.multiply(column, 1000.0)).cast(pyarrow.int64())),
+        pc.round(pc.multiply(column, 1000.0)).cast(pyarrow.int64())),
           ("to_timestamp(1.5)", "1970-01-01T00:00:01.500000Z")),
     _time("make_date", "BIGINT BIGINT BIGINT -> DATE", each(date),
           ("cast(make_date(2026, 2, 1) AS VARCHAR)", "2026-02-01")),
