@@ -82,7 +82,7 @@ def job_name(resource: Resource) -> str:
 
 
 async def reconcile(resource: Resource, service: Service, *, now_s: float) -> Json:
-    """Make one step for a BicycleJob, or to its end if it is deleted; return its new status."""
+    """Make one step for a BicycleJob or its deletion; return its status."""
     status: Json = dict(resource.get("status") or {})
     summary = await service.job(job_name(resource))
     if status.get("seen") == _seen(resource, summary, status, now_s):

@@ -19,7 +19,7 @@ from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 from bicycle_runtime.frames.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
-_CELL_CHARS_MAX = 2**31 - 1  # Whoever reads lines or messages bounds their size.
+_CELL_LENGTH_MAX = 2**31 - 1  # Readers of lines and messages bound their size.
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
 
 
@@ -113,7 +113,7 @@ class CsvCodec:
 def read_rows(lines: Iterable[str], *, delimiter: str = ",") -> Iterator[list[str]]:
     """Return the rows of CSV, with cells of any size."""
     # The limit is one of the process, and user code may have set it.
-    csv.field_size_limit(_CELL_CHARS_MAX)
+    csv.field_size_limit(_CELL_LENGTH_MAX)
     return csv.reader(lines, delimiter=delimiter)
 
 

@@ -229,7 +229,7 @@ class FileWriter:
         self.written = self.taken
 
     def cut_off(self, end: int) -> None:
-        """Remove all messages from an offset on, where one ends; no message may be buffered."""
+        """Remove all messages behind an offset; no message may be buffered."""
         os.ftruncate(self._descriptor, end)
         self._view.refresh()
         self._take_up()

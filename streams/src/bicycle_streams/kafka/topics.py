@@ -43,7 +43,7 @@ def grow_topic(client: AdminClient, topic: str, partition_count: int, timeout_s:
 
 
 def settings_of(client: AdminClient, kind: Any, name: str, timeout_s: float) -> dict[str, Any]:
-    """Return the settings of a topic or a broker by sorted name, as the client describes them."""
+    """Return the settings of a topic or a broker, sorted by name."""
     asked = client.describe_configs([ConfigResource(kind, name)], request_timeout=timeout_s)
     return dict(sorted(answer_of(asked, timeout_s).items()))
 

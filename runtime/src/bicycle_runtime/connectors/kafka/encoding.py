@@ -56,7 +56,7 @@ class EncodingSchema(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """The limits of a topic in its brokers; ``None`` and False: unknown, and not checked.
+    """The limits of a topic in its brokers; unknown ones are None or False.
 
     ``retention_ms`` is how long they keep a message from its timestamp on.
     """

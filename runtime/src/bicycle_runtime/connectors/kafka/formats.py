@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from operator import itemgetter, methodcaller
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar, overload
 
 from confluent_kafka import Message
@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.connectors.errors import CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, option_error, require_decodable
-from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, SourceBatch
+from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
 from bicycle_runtime.formats.contract import BatchCodec, reads_fields
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 from bicycle_sdk.formats import format_of, type_given_by
@@ -116,7 +116,7 @@ class MessageDecoder:
         except BaseException as error:  # noqa: BLE001 - decoded one by one to find the culprit.
             users_error(error)
             return self._apart(messages, next_offset)
-        keys: Sequence[Any] = _Column(len(messages), map(Message.key, messages))
+        keys: Sequence[Any] = _Column(messages, _all_keys)
         if self.keys.name != "bytes":
             try:
                 decode = self.keys.codec.decode
@@ -176,16 +176,16 @@ def key_format(spec: ConnectorSpec, name: str, options: object = None) -> Format
 class _Column(Sequence[_T]):
     """An attribute of all messages, read on access."""
 
-    def __init__(self, count: int, values: Iterable[Any]) -> None:
-        self._count = count
-        self._values = values
+    def __init__(self, messages: list[Message], take: Callable[[list[Message]], list[Any]]) -> None:
+        self._messages = messages
+        self._take = take
 
     @cached_property
     def _items(self) -> list[Any]:
-        return list(self._values)
+        return self._take(self._messages)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._messages)
 
     @overload
     def __getitem__(self, index: int) -> _T: ...
@@ -231,16 +231,31 @@ class _HeaderColumn(Sequence[Headers]):
 def _batch_of(
     messages: list[Message], values: Sequence[Any], keys: Sequence[Any], next_offset: int
 ) -> SourceBatch:
-    count = len(messages)
     return SourceBatch(
         values=values,
-        offsets=_Column(count, map(Message.offset, messages)),
+        offsets=_Column(messages, _all_offsets),
         next_offset=next_offset,
-        timestamps=_Column(count, map(itemgetter(1), map(Message.timestamp, messages))),
+        timestamps=_Column(messages, _all_timestamps),
         keys=keys,
         headers=_HeaderColumn(messages),
-        raws=_Column(count, ((message.key(), message.value()) for message in messages)),
+        raws=_Column(messages, _all_raws),
     )
+
+
+def _all_offsets(messages: list[Message]) -> list[Any]:
+    return list(map(Message.offset, messages))
+
+
+def _all_timestamps(messages: list[Message]) -> list[Any]:
+    return [timestamp for _, timestamp in map(Message.timestamp, messages)]
+
+
+def _all_keys(messages: list[Message]) -> list[Any]:
+    return list(map(Message.key, messages))
+
+
+def _all_raws(messages: list[Message]) -> list[Raw]:
+    return [(message.key(), message.value()) for message in messages]
 
 
 def _bad_record(message: Message, reason: str) -> BadRecord:

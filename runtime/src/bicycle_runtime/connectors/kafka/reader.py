@@ -117,7 +117,7 @@ def accept_loss(
     shard: str, policy: LossPolicy, *, vertex: str, next: int, low: int, high: int, problem: str,
     record_count: int | None,
 ) -> None:  # fmt: skip
-    """Log the loss of messages, with their number if it is known, unless the policy is to fail.
+    """Log a loss of messages, unless the policy is to fail.
 
     Raises:
         KafkaOffsetsLostError: the policy is to fail.

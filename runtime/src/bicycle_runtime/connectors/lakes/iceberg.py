@@ -319,7 +319,7 @@ def _indexes(file_keys: pyarrow.Table, keys: pyarrow.Table, kind: str) -> pyarro
 
 
 def _fill(rows: pyarrow.Table, replaced: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
-    """Return rows with the other columns of replaced rows, null in a row with a new key."""
+    """Return rows with the other columns of the rows that they replace."""
     names = list(keys)
     old = _number(replaced.select(names)).group_by(names).aggregate([(_INDEX, "max")])
     joined = _number(rows.select(names)).join(old, keys=names).sort_by(_INDEX)

@@ -191,10 +191,11 @@ class PulsarInput:
         """Close resources after an error, which means that the cluster is unavailable."""
         try:
             yield
-        except (StreamError, pulsar.PulsarException) as error:
+        except pulsar.PulsarException as error:
             self.close()
-            if not isinstance(error, StreamError):
-                raise AwayError(str(error)) from None
+            raise AwayError(str(error)) from None
+        except StreamError as error:
+            self.close()
             if error.code == POSITION_UNUSABLE.code:
                 raise
             raise AwayError(error.summary) from None

@@ -183,7 +183,7 @@ def _compare(name: str, by_key: Callable[[Any, Any], bool]) -> Callable[..., Any
 
 
 def _key(value: Any) -> Any:
-    """Return the sort key of an array, an interval or an item; NULL is the greatest item."""
+    """Return the sort key of an array, interval or item; NULL is greatest."""
     if isinstance(value, pyarrow.MonthDayNano):
         return (value.months * _MONTH_DAYS + value.days) * _DAY_NS + value.nanoseconds
     if isinstance(value, list):

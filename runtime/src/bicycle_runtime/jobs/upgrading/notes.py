@@ -83,7 +83,7 @@ def write_upgrade(home: Home, job: str, note: UpgradeNote) -> None:
 
 
 def forget_ended(home: Home, job: str, *, tokens: Collection[str]) -> None:
-    """Remove the note of an upgrade that is over; ``tokens`` are of the other upgrades."""
+    """Remove the note of an upgrade, unless its token is among ``tokens``."""
     note = read_upgrade(home, job)
     if note is not None and note.token not in tokens:
         forget_shadow(home.folder(job))
