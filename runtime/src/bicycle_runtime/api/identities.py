@@ -1,4 +1,7 @@
-"""Callers identified in threads: the database of tokens may not respond."""
+"""Callers identified in threads where the server of the tokens may not respond.
+
+Otherwise a caller is identified at once: a client that sends a request and no more is answered.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,14 @@ async def identify(
 ) -> Identity:
     """Return the identity of a caller, without blocking the loop."""
     call = functools.partial(authenticator.identity, headers, scheme=scheme, client=client)
-    needs_database = "authorization" in headers or "cookie" in headers
-    return await _in_thread(call) if needs_database else call()
+    may_wait = authenticator.is_remote and ("authorization" in headers or "cookie" in headers)
+    return await _in_thread(call) if may_wait else call()
 
 
 async def is_still(authenticator: Authenticator, identity: Identity) -> bool:
     """Return whether a caller would be admitted now, without blocking the loop."""
-    return not identity.token or await _in_thread(lambda: authenticator.is_still(identity))
+    call = functools.partial(authenticator.is_still, identity)
+    return await _in_thread(call) if authenticator.is_remote else call()
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:

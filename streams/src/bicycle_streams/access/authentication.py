@@ -27,6 +27,9 @@ class Authenticator:
         sessions: The logins to the pages; None without pages.
         needs_login: Whether a request without a token is rejected; otherwise it is local.
         clients: The identities of clients with certificates, by common name.
+
+    Attributes:
+        is_remote: Whether the identification of a caller may wait for a server.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Authenticator:
         clients: Mapping[str, Identity],
     ) -> None:  # fmt: skip
         self._tokens = tokens
+        self.is_remote = tokens.is_remote
         self._sessions = sessions
         self._clients = clients
         self._else = NOBODY if needs_login else LOCAL

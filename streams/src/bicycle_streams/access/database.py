@@ -111,9 +111,11 @@ class Database(ABC):
 
     Attributes:
         errors: The errors of the library.
+        is_remote: Whether a read may wait for a server.
     """
 
     errors: ClassVar[type[Exception]]
+    is_remote: ClassVar[bool] = False
 
     def __init__(self, name: str) -> None:
         self._queue: queue.Queue[Entry | None] = queue.Queue(_QUEUE_MAX)

@@ -67,6 +67,7 @@ class PostgresDatabase(Database):
     """
 
     errors = psycopg.Error
+    is_remote = True
 
     def __init__(
         self, server: DatabaseServer, versions: Sequence[SchemaScript], *, name: str, is_owned: bool

@@ -72,10 +72,14 @@ class Tokens:
     Args:
         control: The database; open.
         clock: The time of day.
+
+    Attributes:
+        is_remote: Whether a check may wait for a server.
     """
 
     def __init__(self, control: Database, clock: Clock) -> None:
         self._control = control
+        self.is_remote = control.is_remote
         self._clock = clock
 
     def create(
