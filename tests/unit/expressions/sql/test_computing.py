@@ -42,9 +42,9 @@ BATCH = pyarrow.record_batch(
 )  # fmt: skip
 
 
-def computed(text):
-    """Return the values of a text by row; an error in place of the value of a row that fails."""
-    found, errors = rows_of(BATCH).array(compile_text(text, COLUMNS))
+def computed(text, batch=BATCH, columns=COLUMNS):
+    """Return the result of an expression for each row: its value, or its error."""
+    found, errors = rows_of(batch).array(compile_text(text, columns))
     return [errors.get(at, value) for at, value in enumerate(found.to_pylist())]
 
 

@@ -8,11 +8,10 @@ import pyarrow
 import pytest
 
 from bicycle_runtime.expressions.sql.compiling import compile_text
-from bicycle_runtime.expressions.sql.computing import rows_of
 from bicycle_runtime.expressions.sql.tree import column
+from tests.unit.expressions.sql.test_computing import NO_INT, computed
 from tests.unit.expressions.sql.test_duckdb import same
 
-NO_INT = "failed to parse string: 'x' as a scalar of type int64"
 LISTS = pyarrow.array([["1"], ["x"], None, ["2", None], [], ["3"]])
 LONG = Decimal("12345678901234567890123456789012345")
 START = datetime(2026, 1, 1)  # noqa: DTZ001  # DuckDB has a type without zone
@@ -20,6 +19,7 @@ TYPES = {
     "a": "DECIMAL(38,0)", "m": "DECIMAL(3,2)", "k": "BIGINT", "x": "DOUBLE", "day": "DATE",
     "ts": "TIMESTAMP", "later": "TIMESTAMP", "s": "VARCHAR", "p": "VARCHAR", "r": "VARCHAR",
 }  # fmt: skip
+COLUMNS = {name: column(name, word) for name, word in TYPES.items()}
 ROWS = {
     "a": pyarrow.array([LONG, None, Decimal(-5)], pyarrow.decimal128(38, 0)),
     "m": pyarrow.array([Decimal("9.99"), Decimal("-9.50"), None], pyarrow.decimal128(3, 2)),
@@ -36,13 +36,6 @@ ROWS = {
 }  # fmt: skip
 
 
-def computed(text, batch, types):
-    """Return the values of a text by row; an error in place of the value of a row that fails."""
-    columns = {name: column(name, word) for name, word in types.items()}
-    found, errors = rows_of(batch).array(compile_text(text, columns))
-    return [errors.get(at, value) for at, value in enumerate(found.to_pylist())]
-
-
 @pytest.mark.parametrize(
     ("text", "bad"), [("try_cast(l AS BIGINT[])", None), ("cast(l AS BIGINT[])", NO_INT)]
 )
@@ -52,7 +45,7 @@ def test_a_bad_item_concerns_only_its_array(text, bad):
     for start in range(6):
         for size in range(7 - start):
             batch = pyarrow.record_batch({"l": LISTS}).slice(start, size)
-            found = computed(text, batch, {"l": "VARCHAR[]"})
+            found = computed(text, batch, {"l": column("l", "VARCHAR[]")})
             assert found == expected[start : start + size]
 
 
@@ -93,7 +86,7 @@ def test_results_are_those_of_duckdb(text):
     for name in ("ts", "later"):
         at = zoned.get_field_index(name)
         zoned = zoned.set(at, pyarrow.field(name, pyarrow.timestamp("ms", "UTC")))
-    for found, [wanted] in zip(computed(text, batch.cast(zoned), TYPES), rows, strict=True):
+    for found, [wanted] in zip(computed(text, batch.cast(zoned), COLUMNS), rows, strict=True):
         is_failed = wanted is None and isinstance(found, str)
         assert is_failed or same(found, wanted), (found, wanted)
 
@@ -109,10 +102,9 @@ def test_results_are_those_of_duckdb(text):
 )  # fmt: skip
 def test_a_pattern_matches_the_same_texts_as_a_constant_and_in_a_column(call, pattern, expected):
     batch = pyarrow.record_batch({"s": ROWS["s"], "p": [pattern] * 3})
-    types = {"s": "VARCHAR", "p": "VARCHAR"}
 
-    assert computed(call.format(f"'{pattern}'"), batch, types) == expected
-    assert computed(call.format("p"), batch, types) == expected
+    assert computed(call.format(f"'{pattern}'"), batch, COLUMNS) == expected
+    assert computed(call.format("p"), batch, COLUMNS) == expected
 
 
 @pytest.mark.parametrize(

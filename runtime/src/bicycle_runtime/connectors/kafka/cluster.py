@@ -236,9 +236,9 @@ class Brokers:
 
         Args:
             shards: The partitions.
-            timestamp_ms: For the first offsets at or after a time, -1 where there is none; or
-                ``EARLIEST``, or ``LATEST`` for the ends before which messages may be read.
-            client: Asks; default: the one of this object.
+            timestamp_ms: A time in ms since 1970: the answer is the first offset at or after it, or
+                -1. ``EARLIEST`` requests the first offset, ``LATEST`` the end of what may be read.
+            client: Sends the request. Default: the client of these brokers.
         """
         topic_partitions = [TopicPartition(*partition_of(shard), timestamp_ms) for shard in shards]
         if not topic_partitions:

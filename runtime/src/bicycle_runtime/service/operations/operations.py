@@ -457,10 +457,10 @@ class Operations:
                 self._interrupt(operation)
                 continue
             job = self._fleet.view.get(operation.job)
-            # A restart by the supervisor keeps the start of the run. An upgrade starts one itself.
+            # Nothing ends a run that was started later: a restart by the supervisor keeps the start
+            # of its run. An upgrade starts a run itself.
             is_new_run = job is not None and job.status.started_ms > operation.asked_ms
-            is_new_run = is_new_run and not rules.wheel
-            if rules.is_repeatable and not is_new_run:  # It would end a run that others started.
+            if rules.is_repeatable and (rules.wheel or not is_new_run):
                 self._put(operation, settled)
                 continue
             result = None
