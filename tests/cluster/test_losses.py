@@ -39,7 +39,7 @@ def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back
 
 def test_a_rescale_without_executors_is_tried_once_and_answered_with_the_reason(site, cluster):
     words = site.write_words(lines=40)
-    idle = ("--follow", "--cluster-timeout-ms", "15s", "--restart-attempts", "50")
+    idle = ("--follow", "--cluster-timeout-ms", "40s", "--restart-attempts", "50")
     life = _started(site, *idle)
     until(lambda: site.status()["event_count"] == 40, "all lines")
     for host in cluster.hosts():
@@ -49,7 +49,7 @@ def test_a_rescale_without_executors_is_tried_once_and_answered_with_the_reason(
 
     assert rescale.wait() != 0
     assert rescale.answer["code"] == "BIC-1842", rescale.stdout
-    assert "has had no executor for 15 s" in rescale.answer["facts"]["reason"]
+    assert "has had no executor for 40 s" in rescale.answer["facts"]["reason"]
     assert "job_rescaled" not in life.stderr
     cluster.add_host()
     more = ["late"] * 3

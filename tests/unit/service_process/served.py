@@ -79,7 +79,16 @@ class Served:
         """Return the operation that a request begins, when it is over."""
         code, _headers, data = self.ask("POST", path, body, **headers)
         assert code == 202, (path, code, data)
-        return self.get(f"/api/v1/operations/{json.loads(data)['id']}?wait=60")
+        return self.ended(json.loads(data)["id"])
+
+    def ended(self, number: int | str) -> Any:
+        """Return an operation when it is over; each request of the service waits for a minute."""
+
+        def operation() -> Any:
+            found = self.get(f"/api/v1/operations/{number}?wait=60")
+            return None if found["state"] in ("waiting", "running") else found
+
+        return until(operation, f"the end of operation {number}")
 
     def states(self, job: str) -> list[str]:
         """Return the states of a job, the oldest first."""

@@ -44,7 +44,7 @@ def test_an_extraction_that_loops_for_ever_leaves_page_metrics_and_cancel_workin
         canceled = served.post("/api/v1/jobs/job/cancel")
         still = served.get(f"/api/v1/operations/{number}")
         os.kill(loops, signal.SIGKILL)
-        failed = served.get(f"/api/v1/operations/{number}?wait=60")
+        failed = served.ended(number)
     finally:
         served.end(signal.SIGKILL)
 

@@ -98,8 +98,8 @@ def test_a_pipeline_is_taken_as_a_file_and_names_functions_of_plugins_only(serve
     assert "os:getcwd" not in json.dumps(done["facts"])
 
 
-def operation(served, number, wait=0):
-    return served.get(f"/api/v1/operations/{number}?wait={wait}")
+def operation(served, number):
+    return served.get(f"/api/v1/operations/{number}")
 
 
 def test_a_job_waits_over_kills_of_the_service_and_begins_when_slots_are_free(served):
@@ -120,7 +120,7 @@ def test_a_job_waits_over_kills_of_the_service_and_begins_when_slots_are_free(se
         ]
     ) + json.dumps(served.get("/api/v1/audit"))
     served.post("/api/v1/jobs/job/cancel")
-    after = operation(served, number, wait=60)
+    after = served.ended(number)
 
     assert (before["state"], before["actor"]) == ("waiting", "local")
     assert before["reason"] == "needs 1 slot; 0 of 1 slots on this machine are free"

@@ -104,7 +104,7 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     page = served.ask("GET", "/jobs/job/savepoints")[2].decode()
     question = served.ask("GET", "/jobs/job/actions/delete_savepoint?savepoint=first")[2].decode()
     code, _headers, removal = served.ask("DELETE", "/api/v1/jobs/job/savepoints/first")
-    removed = served.get(f"/api/v1/operations/{json.loads(removal)['id']}?wait=60")
+    removed = served.ended(json.loads(removal)["id"])
     gone = [
         served.ask(method, f"/api/v1/jobs/job/savepoints/{name}")[0]
         for method in ("GET", "DELETE")
@@ -161,7 +161,7 @@ def test_a_savepoint_is_restored_from_the_page(served, light_job, tmp_path):
         content_type="application/x-www-form-urlencoded",
     )  # fmt: skip
     number = sent[1]["location"].rpartition("/")[2]
-    restored = served.get(f"/api/v1/operations/{number}?wait=60")
+    restored = served.ended(number)
     told = served.ask("GET", sent[1]["location"])[2].decode()
 
     assert 'name="checkpoint_dir"' in asked

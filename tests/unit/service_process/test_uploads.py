@@ -41,7 +41,7 @@ def test_a_wheel_is_uploaded_listed_and_removed(served, tmp_path):
     listed = msgspec.convert(served.get(PLUGINS), shapes.PluginList)
     one = msgspec.convert(served.get(f"{PLUGINS}/{digest}"), UploadedPlugin)
     code, _headers, data = served.ask("DELETE", f"{PLUGINS}/{digest}")
-    over = served.get(f"/api/v1/operations/{json.loads(data)['id']}?wait=60")
+    over = served.ended(json.loads(data)["id"])
 
     assert (made[0], again[0], repeated[0], reused[0]) == (201, 200, 201, 409)
     assert made[1]["location"] == f"{PLUGINS}/{digest}"
