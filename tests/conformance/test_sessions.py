@@ -133,6 +133,23 @@ def test_with_allowed_lateness_a_record_that_touches_a_fired_session_updates_it(
     ]  # fmt: skip
 
 
+def test_a_session_that_fires_when_another_one_ends_takes_no_records_after_its_lateness(runner):
+    #  [0, 10) ends at 30, when [25, 30) fires, which ends at 50: 27 comes at a watermark of 65
+    def build(s):
+        window = keyed(s, delay=0).session_window(5).allowed_lateness(20).late_to("late")
+        results = window.count()
+        late = results.side_output("late").map(lambda r: ("late", r.timestamp))
+        return results.map(tuple).union(late)
+
+    script = [("a", 0, 1), ("a", 5, 1), ("a", 25, 1), EPOCH, ("z", 35, 1), EPOCH,
+              ("z", 66, 1), EPOCH, ("a", 27, 1), END]  # fmt: skip
+    job = runner(build, script)
+
+    assert [row for row in job.published if row[0] in ("a", "late")] == [
+        ("a", 0, 10, 2), ("a", 25, 30, 1), ("late", 27)
+    ]  # fmt: skip
+
+
 def test_the_gap_of_a_session_may_come_from_the_record(runner):
     #  a@0 waits 5 s, a@4 waits 100 s
     records = [("a", 0, 5), ("a", 4 * S, 100), ("a", 90 * S, 1), ("a", 110 * S, 1)]

@@ -167,7 +167,7 @@ class KeptSessions(KeptWindows):
             if not is_ended(ended[0], ended[1]):
                 left = self._with_ended(left, self._remember_end(group, key, ended))
             self._drop(group, key, left)
-        elif lateness and any(end == moment for _, end, _ in sessions):
+        if lateness and any(end == moment for _, end, _ in sessions):
             self._remember(moment + lateness, group, key)
 
     def _is_over(self, session: tuple[int, int, Any], sessions: Open, moment: int) -> bool:
