@@ -279,6 +279,23 @@ def test_a_job_that_goes_on_behind_its_end_stands_at_its_newest_record():
     assert driver.marks[-1] == 500
 
 
+def test_behind_its_end_an_operator_stands_at_the_newest_record_of_its_own_slowest_input():
+    def build(env):
+        fast, slow = (env.add_source(script_source()).uid(uid) for uid in ("fast", "slow"))
+        for name, stream in {"one": fast, "other": slow, "both": fast.union(slow)}.items():
+            stream.process_fn(Reader()).uid(name).print()
+
+    timeline = Timeline(plan_of(build), ManualClock())
+    timeline.resume(
+        TimeRecord(
+            shards={"fast": {"1": at(900), "2": at(800)}, "slow": {"1": at(5)}},
+            watermarks=dict.fromkeys(("one", "other", "both"), WATERMARK_MAX),
+        )
+    )
+
+    assert timeline.record.watermarks == {"one": 900, "other": 5, "both": 5}
+
+
 def test_very_many_idle_shards_are_forgotten_but_for_the_last():
     driver = Driver(plan_of(one_source))
     driver.epoch({str(number): number for number in range(400)})

@@ -100,10 +100,6 @@ class Timeline:
         A watermark at the end of all input goes back to the newest record: the input has more.
         """
         self._started = self._clock.monotonic()
-        newest = max(
-            (t.watermark_ms for shards in record.shards.values() for t in shards.values()),
-            default=WATERMARK_MIN,
-        )
         self._sealed = TimeRecord(
             clock_ms=record.clock_ms,
             shards={
@@ -112,13 +108,23 @@ class Timeline:
                 if uid in self._specs
             },
             watermarks={
-                uid: newest if watermark == WATERMARK_MAX else watermark
+                uid: self._newest(uid, record) if watermark == WATERMARK_MAX else watermark
                 for uid, watermark in record.watermarks.items()
                 if uid in self._reached
             },
             next_event_ms=record.next_event_ms,
             next_timer_ms=record.next_timer_ms,
         )
+
+    def _newest(self, uid: str, record: TimeRecord) -> int:
+        """Return the watermark of the newest records that reached an operator.
+
+        The slowest of its generators counts, so that records of slow inputs are not late.
+        """
+        above = [record.shards.get(name, {}).values() for name in self._reached[uid]]
+        marks = [max(time.watermark_ms for time in times) for times in above if times]
+        least = min((mark for mark in marks if mark > WATERMARK_MIN), default=WATERMARK_MIN)
+        return lagging(least, self._lags[uid])
 
     def with_plan(self, plan: StagePlan) -> Timeline:
         """Return a timeline that continues with a plan of other parallelism."""
