@@ -377,6 +377,8 @@ class PaneScript:
 
     def save_state(self, name, value):
         self.state[name] = value
+        if value is None:
+            del self.state[name]
 
     def current_watermark(self):
         return self.watermark
@@ -392,6 +394,13 @@ def answers(trigger, ctx, count, window=None):
 
 def test_a_count_trigger_fires_at_every_nth_record():
     assert answers(CountTrigger(2), PaneScript(), 4) == ["continue", "fire", "continue", "fire"]
+
+
+def test_a_count_trigger_that_has_fired_keeps_no_state_so_that_a_purged_window_goes():
+    ctx = PaneScript()
+    answers(CountTrigger(2), ctx, 2)
+
+    assert ctx.state == {}
 
 
 def test_a_purging_trigger_lets_the_records_go_when_the_other_fires():

@@ -274,7 +274,8 @@ class CountTrigger(Trigger):
         self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
         seen = ctx.get_state("count", 0) + 1
-        ctx.save_state("count", 0 if seen >= self.count else seen)
+        # None, not 0: a purged window that still has state is never removed.
+        ctx.save_state("count", None if seen >= self.count else seen)
         return TriggerResult.FIRE if seen >= self.count else TriggerResult.CONTINUE
 
     def on_merge(
