@@ -15,7 +15,7 @@ from bicycle_runtime.operators.shard_times import (
 )
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from bicycle_runtime.testing import script_source
+from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
@@ -293,7 +293,32 @@ def test_behind_its_end_an_operator_stands_at_the_newest_record_of_its_own_slowe
         )
     )
 
-    assert timeline.record.watermarks == {"one": 900, "other": 5, "both": 5}
+    marks = timeline.record.watermarks
+    assert (marks["one"], marks["other"], marks["both"]) == (900, 5, 5)
+
+
+@pytest.mark.parametrize("cut", ["tumbling", "session"])
+def test_a_combining_step_of_later_code_knows_which_windows_have_closed(cut):
+    def counted(early):
+        def build(env):
+            strategy = WatermarkStrategy.ascending().with_timestamps(lambda time: time)
+            stream = env.add_source(script_source()).uid("source").assign_timestamps(strategy)
+            keyed = stream.key_by(lambda _: "a")
+            window = keyed.tumbling_window(10) if cut == "tumbling" else keyed.session_window(5)
+            results = window.pre_combine(early).late_to("late").count().uid("count")
+            results.side_output("late").map(lambda late: late.value).collect("late")
+            results.map(tuple).collect("out")
+
+        return build
+
+    with Harness(counted(False)) as former:
+        former.push([5, 100])
+        former.run_epoch()
+        with Harness(counted(True), start_from=str(former.storage.root)) as later:
+            later.push([5, 100, 3])
+            later.run_epoch()
+
+            assert (later.results("late"), later.results("out")) == ([3], [])
 
 
 def test_very_many_idle_shards_are_forgotten_but_for_the_last():

@@ -100,6 +100,15 @@ class Timeline:
         A watermark at the end of all input goes back to the newest record: the input has more.
         """
         self._started = self._clock.monotonic()
+        marks = {
+            uid: self._newest(uid, record) if watermark == WATERMARK_MAX else watermark
+            for uid, watermark in record.watermarks.items()
+            if uid in self._reached
+        }
+        # A new operator is as far as others of its inputs: a window trusts its combining step.
+        inputs = {uid: (above, self._lags[uid]) for uid, above in self._reached.items()}
+        alike = {inputs[uid]: mark for uid, mark in marks.items()}
+        new = {uid: alike[inputs[uid]] for uid in inputs if inputs[uid] in alike}
         self._sealed = TimeRecord(
             clock_ms=record.clock_ms,
             shards={
@@ -107,11 +116,7 @@ class Timeline:
                 for uid, shards in record.shards.items()
                 if uid in self._specs
             },
-            watermarks={
-                uid: self._newest(uid, record) if watermark == WATERMARK_MAX else watermark
-                for uid, watermark in record.watermarks.items()
-                if uid in self._reached
-            },
+            watermarks=new | marks,
             next_event_ms=record.next_event_ms,
             next_timer_ms=record.next_timer_ms,
         )
