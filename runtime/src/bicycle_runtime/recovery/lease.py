@@ -85,8 +85,6 @@ class Unfenced:
 class LeaseHolder:
     """The holder of a lease; ``since_ms`` is informative, ``token`` makes it unique.
 
-    ``since_ms`` is its clock, for people only; ``token`` makes it unique.
-
     ``is_contested`` means that a driver before it may still live; see ``Fence``.
     """
 
@@ -332,10 +330,7 @@ class Lease:
         return [int(name) for name in names if name.isdigit()]
 
     def _forget_former(self) -> None:
-        """Remove obsolete files; the numbers remain for long, since they are the fence.
-
-        The numbers stay for long: they are the fence.
-        """
+        """Remove obsolete files; the numbers remain for long, since they are the fence."""
         for path in self._storage.list(LEASE):
             name, _, companion = path.rpartition("/")[2].partition(".")
             number = int(name) if name.isdigit() else self._number

@@ -122,10 +122,7 @@ class Timeline:
         )
 
     def _newest(self, uid: str, record: TimeRecord) -> int:
-        """Return the watermark of the newest records that reached an operator.
-
-        The slowest of its generators counts, so that records of slow inputs are not late.
-        """
+        """Return the watermark of the newest records of an operator's slowest input."""
         above = [record.shards.get(name, {}).values() for name in self._reached[uid]]
         marks = [max(time.watermark_ms for time in times) for times in above if times]
         least = min((mark for mark in marks if mark > WATERMARK_MIN), default=WATERMARK_MIN)

@@ -35,8 +35,6 @@ from bicycle_sdk.errors import BicycleError
 class RescaleRequest:
     """A request for other parallelism; unnamed operators remain unchanged.
 
-    Operators that are not named keep their parallelism.
-
     Args:
         parallelism: Of all operators; a source that cannot be divided so far keeps its limit.
         operators: By uid; they win over ``parallelism``.

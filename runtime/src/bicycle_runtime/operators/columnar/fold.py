@@ -108,9 +108,8 @@ class ColumnFold:
         if len(self._codes) > _KEYS_MAX:
             self._codes = KeyCodes(self._group_count)
         self._keys: list[Keys] = []
-        self._slice_starts: list[
-            Any
-        ] = []  # starts of slices, or the times of the records of sessions
+        # Starts of slices, or the times of the records of sessions.
+        self._slice_starts: list[Any] = []
         self._held: list[_Selected] = []
         self._count = 0
         self._total_max = 0

@@ -32,8 +32,6 @@ class Index(Protocol):
 
     ``mark`` is its name with the rules of its entries. ``prefix`` starts the names of its change
     sets.
-
-    ``prefix`` begins the names of the change sets that it may be about.
     """
 
     mark: str
