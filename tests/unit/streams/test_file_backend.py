@@ -1,12 +1,15 @@
 """The file backend: how files come to be and end, who shares what, and what is kept."""
 
 import asyncio
+import itertools
 import os
+import time
 
 import pytest
 
 from bicycle_sdk.errors import OptionError, UnknownOptionError
 from bicycle_streams import (
+    BEGINNING,
     ProducerEndedError,
     StreamConnectError,
     StreamEndedError,
@@ -15,6 +18,7 @@ from bicycle_streams import (
     UnacknowledgedError,
     connect,
 )
+from bicycle_streams.file import writing
 from bicycle_streams.file.errors import FileFormatError
 from bicycle_streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
@@ -412,3 +416,36 @@ def test_positions_that_cannot_be_read_are_told(tmp_path):
         return caught.value.code
 
     assert run(tmp_path, scenario) == "BIC-2645"
+
+
+def test_messages_sent_while_a_consumer_finds_its_position_are_written(tmp_path, monkeypatch):
+    """A consumer first writes out what producers buffer; a slow disk takes others meanwhile."""
+    write = writing._write_all
+
+    def write_slowly(*words):
+        time.sleep(0.02)
+        write(*words)
+
+    monkeypatch.setattr(writing, "_write_all", write_slowly)
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer("a")
+        numbers = itertools.count()
+
+        async def send_during(moving):
+            producer.send(str(next(numbers)))
+            task = asyncio.ensure_future(moving)
+            while not task.done():
+                producer.send(str(next(numbers)))
+                await asyncio.sleep(0.002)
+            return await task
+
+        consumer = await send_during(streamer.create_consumer("a"))
+        await send_during(consumer.rewind(BEGINNING))
+        await producer.flush()
+        return next(numbers)
+
+    count = run(tmp_path, scenario, linger_ms=60_000)
+
+    found = decode((tmp_path / "events.ss").read_bytes())
+    assert [m[4] for m in found.messages] == [str(n).encode() for n in range(count)]

@@ -48,7 +48,6 @@ class FileFeed:
         Returns:
             Whether there is such a message; without one, nothing has moved.
         """
-        SharedWriter.write_out(self._view.descriptor)
         self._view.refresh()
         if position is BEGINNING:
             offset: int | None = HEADER_SIZE
@@ -60,6 +59,10 @@ class FileFeed:
             return False
         self._reader = FileReader(self._view.path, self._view.interval, offset, wanted)
         return True
+
+    def write_out(self) -> None:
+        """Write out what producers of this process buffer; on the event loop, as they do."""
+        SharedWriter.write_out(self._view.descriptor)
 
     def ends(self) -> dict[Stream, int]:
         """Return the last sequence of each stream that the end of the file lists."""
@@ -163,6 +166,7 @@ class FileConsumer(Consumer):
             )
         consumer = cls(path, subscription, options, _feed(path, subscription, options))
         try:
+            consumer._feed.write_out()
             await asyncio.to_thread(consumer._start)
             if subscription.mode == "load-balanced":
                 consumer._join()
@@ -244,6 +248,7 @@ class FileConsumer(Consumer):
         if self._group is not None:
             feed = _feed(self._path, self.subscription, self._options)
         try:
+            feed.write_out()
             has_moved = await asyncio.to_thread(feed.go_to, wanted, position)
         except BaseException:
             if feed is not self._feed:
