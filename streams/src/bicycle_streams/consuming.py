@@ -190,11 +190,9 @@ class Consumer(AsyncMessages):
                 async with asyncio.timeout(wait_ms / 1_000):
                     while len(batch) < count_max:
                         batch += await self._some(count_max - len(batch))
-            except TimeoutError:
+            except (TimeoutError, StreamEndedError):
                 return batch
-            except StreamEndedError:
-                return batch
-            except asyncio.CancelledError:
+            except BaseException:  # Canceled, or an error: the next call returns them.
                 self._ready.extendleft(reversed(batch))
                 raise
         return batch

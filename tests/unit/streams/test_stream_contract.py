@@ -24,6 +24,7 @@ from bicycle_streams import (
     StreamEndedError,
     Streamer,
     StreamerOptions,
+    StreamError,
     StreamerUri,
     StreamKey,
     StreamKeyEmptyError,
@@ -71,7 +72,10 @@ class ListConsumer(Consumer):
             await self.gate.wait()
         if not self.messages:
             raise StreamEndedError(address=self.address)
-        return [self.messages.pop(0)]
+        found = self.messages.pop(0)
+        if found is None:
+            raise StreamError(address=self.address, problem="is damaged here", hint="read on")
+        return [found]
 
     async def _close(self):
         self.is_closed = True
@@ -353,3 +357,14 @@ def test_a_streamer_is_used_while_it_is_open(uri):
             await streamer.create_consumer("a")
 
     asyncio.run(scenario())
+
+
+def test_an_error_behind_a_batch_loses_nothing_of_it():
+    async def scenario(streamer):
+        streamer.messages += [*map(message, range(2)), None, message(2)]
+        consumer = await streamer.create_consumer("a")
+        with pytest.raises(StreamError):
+            await consumer.next_batch(10, wait_ms=60_000)
+        return [m.sequence for m in await consumer.next_batch(3, wait_ms=60_000)]
+
+    assert run(scenario) == [0, 1, 2]
