@@ -401,3 +401,25 @@ def test_each_message_of_a_batch_has_its_own_answer(server):
         return answers
 
     assert run(server, scenario) == [5_000, "BIC-2673", 6_000, "BIC-2673"]
+
+
+@pytest.mark.parametrize("mode", ["resumable", "load-balanced"])
+def test_a_commit_that_failed_is_repeated_by_the_next(server, mode):
+    words = {"mode": mode, "group": "g", "start": "earliest"}
+
+    async def scenario(streamer):
+        await send(streamer, range(2))
+        consumer = await streamer.create_consumer("a", **words)
+        consumer.ack(await consumer.next())
+        server.kill()
+        with pytest.raises(ConnectionLostError):
+            await consumer.commit()
+        server.start()
+        await consumer.commit()
+
+    async def resumed(streamer):
+        return await numbers(await streamer.create_consumer("a", **words), 1)
+
+    run(server, scenario, retry_timeout_ms=0)
+
+    assert run(server, resumed) == [1]

@@ -136,9 +136,12 @@ class PulsarConsumer(ThreadConsumer):
         self._done.setdefault(stream, []).append(message.sequence)
 
     async def _commit(self) -> None:
-        done, self._done = self._done, {}
+        done = {stream: list(sequences) for stream, sequences in self._done.items()}
         if done:
             await self._in_thread(self._tell, done)
+        for stream, sequences in done.items():  # The next commit repeats one that failed.
+            sent = set(sequences)
+            self._done[stream] = [each for each in self._done.get(stream, ()) if each not in sent]
 
     def _tell(self, done: dict[Stream, list[int]]) -> None:
         for stream, sequences in done.items():
@@ -370,7 +373,8 @@ class _Shard:
     def done(self, sequences: list[int]) -> None:
         """Acknowledge messages to the cluster, in the order of the messages."""
         for sequence in sequences:
-            self._subscribed.acknowledge(self.given.pop(sequence))
+            self._subscribed.acknowledge(self.given[sequence])
+            del self.given[sequence]
 
     def done_to(self, sequence: int) -> None:
         """Acknowledge all messages up to this one to the cluster."""

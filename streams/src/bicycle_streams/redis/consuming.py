@@ -136,22 +136,20 @@ class Group:
 
     def keep(self, entries: list[Entry]) -> None:
         """Acknowledge entries durably; in resumable mode all earlier ones as well."""
-        for entry in entries:
-            self._given.pop(entry, None)
-        if self._shares and self._options.auto_commit == "immediate":
-            return  # The server never waited for it.
         by_name: dict[bytes, list[bytes]] = {}
         for name, entry_id in entries:
             by_name.setdefault(name, []).append(entry_id)
         for name, ids in by_name.items():
             if not self._shares:
                 self._connection.move_group(name, self._name, ids[-1])
-                continue
-            try:
-                self._connection.call("XACK", name, self._name, *ids)
-            except ResponseError as error:
-                if not is_gone(error):  # Otherwise there is nothing left to be done.
-                    raise
+            elif self._options.auto_commit != "immediate":  # Else the server does not wait.
+                try:
+                    self._connection.call("XACK", name, self._name, *ids)
+                except ResponseError as error:
+                    if not is_gone(error):  # Otherwise there is nothing left to be done.
+                        raise
+        for entry in entries:
+            self._given.pop(entry, None)
 
     def leave(self, shards: list[Shard]) -> None:
         """Release this member's undone entries to other members, without waiting."""
@@ -226,6 +224,10 @@ class Done:
         """Return all that was noted, which is noted no more."""
         noted, self._noted = self._noted, []
         return noted
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Note entries again, since the server may not have them."""
+        self._noted[:0] = entries
 
     def clear(self) -> None:
         """Forget all: the consumer has moved."""
@@ -359,7 +361,11 @@ class RedisConsumer(ThreadConsumer):
 
     async def _keep(self, entries: list[Entry]) -> None:
         if entries and self._group is not None:
-            await self._in_thread(self._group.keep, entries)
+            try:
+                await self._in_thread(self._group.keep, entries)
+            except BaseException:
+                self._done.put_back(entries)
+                raise
 
     def _entry_of(self, message: Message) -> Entry:
         name = redis_key(message.stream_key, message.shard_id)
