@@ -423,3 +423,22 @@ def test_a_commit_that_failed_is_repeated_by_the_next(server, mode):
     run(server, scenario, retry_timeout_ms=0)
 
     assert run(server, resumed) == [1]
+
+
+@pytest.mark.parametrize("mode", ["resumable", "load-balanced"])
+@pytest.mark.parametrize("auto_commit", ["delayed", "immediate"])
+def test_messages_that_were_read_ahead_are_not_committed_at_the_end(server, mode, auto_commit):
+    words = {"mode": mode, "group": "g", "start": "earliest"}
+
+    async def scenario(streamer):
+        consumer = await streamer.create_consumer("a", **words)
+        found = await numbers(consumer, 1)
+        gathering = asyncio.create_task(consumer.next_batch(9, wait_ms=60_000))
+        await asyncio.sleep(0.05)
+        gathering.cancel()  # What it has gathered is left to the next call.
+        await asyncio.wait([gathering])
+        return found
+
+    run(server, lambda streamer: send(streamer, range(5)))
+
+    assert [run(server, scenario, auto_commit=auto_commit) for _ in range(2)] == [[0], [1]]

@@ -283,8 +283,10 @@ class Consumer(AsyncMessages):
             if self._fetching is not None:
                 self._fetching.cancel()
             async with self._reading:  # No read starts after the close.
-                self._ready.clear()
-                await self._close()
+                try:
+                    await self._close()
+                finally:
+                    self._ready.clear()
 
     async def _move(self, target: SeqPos | int, text: str) -> None:
         self._refuse_ended()

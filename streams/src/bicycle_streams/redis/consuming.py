@@ -102,8 +102,7 @@ class Group:
             self._history = None
         if claimed := self._claim(names, count):
             return claimed
-        no_ack = ("NOACK",) if self._options.auto_commit == "immediate" else ()
-        command = ("XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count, *no_ack)
+        command = ("XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count)
         return self._connection.read(command, dict.fromkeys(names, b">"), block_ms)
 
     def _own_history(
@@ -142,12 +141,12 @@ class Group:
         for name, ids in by_name.items():
             if not self._shares:
                 self._connection.move_group(name, self._name, ids[-1])
-            elif self._options.auto_commit != "immediate":  # Else the server does not wait.
-                try:
-                    self._connection.call("XACK", name, self._name, *ids)
-                except ResponseError as error:
-                    if not is_gone(error):  # Otherwise there is nothing left to be done.
-                        raise
+                continue
+            try:
+                self._connection.call("XACK", name, self._name, *ids)
+            except ResponseError as error:
+                if not is_gone(error):  # Otherwise there is nothing left to be done.
+                    raise
         for entry in entries:
             self._given.pop(entry, None)
 
@@ -228,6 +227,11 @@ class Done:
     def put_back(self, entries: list[Entry]) -> None:
         """Note entries again, since the server may not have them."""
         self._noted[:0] = entries
+
+    def withdraw(self, entries: set[Entry]) -> None:
+        """Forget entries that the program did not get in the end."""
+        self._noted = [entry for entry in self._noted if entry not in entries]
+        self._given = deque(each for each in self._given if each[1] not in entries)
 
     def clear(self) -> None:
         """Forget all: the consumer has moved."""
@@ -380,6 +384,7 @@ class RedisConsumer(ThreadConsumer):
         self._connection.is_stopping.set()  # A started read is not repeated.
         await self._finish_read()
         self._connection.is_stopping.clear()
+        self._done.withdraw(set(map(self._entry_of, self._ready)))
         await super()._close()
 
     def _close_client(self) -> None:
