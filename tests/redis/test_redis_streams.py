@@ -431,14 +431,33 @@ def test_messages_that_were_read_ahead_are_not_committed_at_the_end(server, mode
     words = {"mode": mode, "group": "g", "start": "earliest"}
 
     async def scenario(streamer):
-        consumer = await streamer.create_consumer("a", **words)
-        found = await numbers(consumer, 1)
-        gathering = asyncio.create_task(consumer.next_batch(9, wait_ms=60_000))
-        await asyncio.sleep(0.05)
-        gathering.cancel()  # What it has gathered is left to the next call.
-        await asyncio.wait([gathering])
-        return found
+        return await numbers(await streamer.create_consumer("a", **words), 1)
 
     run(server, lambda streamer: send(streamer, range(5)))
 
     assert [run(server, scenario, auto_commit=auto_commit) for _ in range(2)] == [[0], [1]]
+
+
+@pytest.mark.parametrize("timestamps", ["ms", "ns"])
+def test_a_time_without_a_sequence_is_refused_before_it_is_sent(server, timestamps):
+    async def scenario(streamer):
+        producer = await streamer.create_producer("a")
+        with pytest.raises(StreamError) as refused:
+            producer.send("in µs", timestamp_ms=1_700_000_000_000_000)
+        return refused.value.code, (await producer.send("next")).shard_id
+
+    assert run(server, scenario, timestamps=timestamps) == ("BIC-2657", 0)
+
+
+def test_a_message_whose_id_has_no_sequence_is_reported_and_others_are_sent(server):
+    with server.client as client:
+        client.xadd("a", {"msg": "last of its millisecond"}, id=f"5-{(1 << 16) - 1}")
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer("a")
+        producer.send("beyond", timestamp_ms=5)
+        with pytest.raises(StreamError) as reported:
+            await producer.flush()
+        return reported.value.code, (await producer.send("next", timestamp_ms=6)).sequence >> 16
+
+    assert run(server, scenario) == ("BIC-2672", 6)

@@ -206,6 +206,13 @@ class ConnectionLostError(StreamError):
     fix = "connect again; messages without a receipt may or may not have arrived"
 
 
+def as_stream_error(error: Exception, address: str) -> StreamError:
+    """Return an error as one of streams; an unexpected one ends its connection."""
+    if isinstance(error, StreamError):
+        return error
+    return ConnectionLostError(address=address, reason=f"{type(error).__qualname__}: {error}")
+
+
 class ConsumerEndedError(StreamError):
     """An ended consumer cannot return messages."""
 

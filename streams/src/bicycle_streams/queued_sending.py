@@ -10,7 +10,12 @@ from typing import Any
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamKey
-from bicycle_streams.errors import ProducerEndedError, SendQueueFullError, StreamError
+from bicycle_streams.errors import (
+    ProducerEndedError,
+    SendQueueFullError,
+    StreamError,
+    as_stream_error,
+)
 from bicycle_streams.lines import format_line, line_payload
 from bicycle_streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_streams.options import StreamerOptions
@@ -141,8 +146,8 @@ class QueuedSender(Sender):
                 del self._queue[: len(batch)]
                 self._settled += len(batch)
                 self._moved.set()
-        except StreamError as error:
-            self._failure = error
+        except Exception as error:  # noqa: BLE001 - Without an end, receipts would wait forever.
+            self._failure = as_stream_error(error, self.address)
         finally:
             self._moved.set()
 

@@ -11,6 +11,7 @@ from bicycle_streams import (
     AlreadyAnchoredError,
     Capabilities,
     CommitNotAllowedError,
+    ConnectionLostError,
     Consumer,
     ConsumerEndedError,
     ConsumerGroupIsSetError,
@@ -33,6 +34,8 @@ from bicycle_streams import (
     StreamUrlError,
     connect,
 )
+from bicycle_streams.messages import OutgoingMessage
+from bicycle_streams.queued_sending import QueuedSender
 
 
 class ListSender(Sender):
@@ -368,3 +371,21 @@ def test_an_error_behind_a_batch_loses_nothing_of_it():
         return [m.sequence for m in await consumer.next_batch(3, wait_ms=60_000)]
 
     assert run(scenario) == [0, 1, 2]
+
+
+def test_a_sender_with_an_unexpected_error_lets_no_receipt_wait():
+    class Broken(QueuedSender):
+        async def _write(self, batch):
+            raise ValueError("I/O operation on closed file")
+
+    async def scenario():
+        sender = Broken("list://", StreamerOptions())
+        receipt = sender.send(OutgoingMessage(StreamKey("a"), b""))
+        async with asyncio.timeout(60):
+            for waiting in (receipt, sender.flush()):
+                with pytest.raises(ConnectionLostError, match="closed file"):
+                    await waiting
+        with pytest.raises(ConnectionLostError):
+            sender.send(OutgoingMessage(StreamKey("a"), b""))
+
+    asyncio.run(scenario())

@@ -11,13 +11,13 @@ from typing import Any
 from redis.exceptions import NoPermissionError, RedisError
 
 from bicycle_sdk.clock import SystemClock
-from bicycle_streams.errors import StreamError
+from bicycle_streams.errors import TARGET_UNUSABLE, StreamError
 from bicycle_streams.messages import Receipt
 from bicycle_streams.options import Durability
 from bicycle_streams.queued_sending import Pending, QueuedSender
 from bicycle_streams.redis.connection import LOST, Connection, side_by_side
-from bicycle_streams.redis.errors import REFUSED
-from bicycle_streams.redis.ids import NS_PER_MS, redis_key, sequence_of
+from bicycle_streams.redis.errors import ID_UNUSABLE, REFUSED
+from bicycle_streams.redis.ids import NS_PER_MS, redis_key, sequence_of, time_max_ms
 from bicycle_streams.redis.options import RedisOptions
 
 _SCRIPT_BYTES_MAX = 8 << 20
@@ -87,8 +87,15 @@ class RedisSender(QueuedSender):
         )
         self._connection = connection
         self._retry_ms = 0 if durability == "at-most-once" else None
+        self._time_max_ms = time_max_ms(options.timestamps)
         self._has_scripts = True
         self._thread = ThreadPoolExecutor(1, f"producer of {connection.address}")
+
+    def _begin(self, pending: Pending) -> None:
+        """Refuse a time after which no entry of the stream would have a sequence."""
+        time_ms, shard_id = pending.message.timestamp_ms, pending.shard[1]
+        if time_ms is not None and time_ms > self._time_max_ms:
+            raise TARGET_UNUSABLE(address=self.address, shard_id=shard_id, timestamp_ms=time_ms)
 
     async def _write(self, batch: list[Pending]) -> None:
         loop = asyncio.get_running_loop()
@@ -104,14 +111,18 @@ class RedisSender(QueuedSender):
 
     def _settle(self, pending: Pending, answer: Any) -> None:
         """Process the server's response."""
+        key = pending.message.stream_key
         if isinstance(answer, StreamError):  # Later messages may find the server again.
             self.refuse(pending, answer)
         elif isinstance(answer, RedisError):
-            key = pending.message.stream_key
             self.refuse(pending, REFUSED(address=self.address, key=key, reason=str(answer)))
         else:
-            time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
-            pending.receipt = Receipt(*pending.shard, sequence, time_ms)
+            try:
+                time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
+                pending.receipt = Receipt(*pending.shard, sequence, time_ms)
+            except ValueError:
+                error = ID_UNUSABLE(address=self.address, key=key, id=answer.decode())
+                self.refuse(pending, error)
 
     def _answers(self, batch: list[Pending]) -> list[Any]:
         """Return an answer or an error for each message; on the thread."""
