@@ -289,11 +289,17 @@ class Consumer(AsyncMessages):
                     self._ready.clear()
 
     async def _move(self, target: SeqPos | int, text: str) -> None:
-        self._refuse_ended()
+        # A canceled call completes: else messages of the old and the new position would mix.
+        if not await asyncio.shield(asyncio.create_task(self._move_alone(target))):
+            raise SeekError(address=self.address, target=text)
+
+    async def _move_alone(self, target: SeqPos | int) -> bool:
         async with self._reading:
-            if not await self._go_to(target):
-                raise SeekError(address=self.address, target=text)
-            self._ready.clear()
+            self._refuse_ended()
+            has_moved = await self._go_to(target)
+            if has_moved:
+                self._ready.clear()
+            return has_moved
 
     async def _some(self, count_max: int) -> list[Message]:
         ready = self._ready

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -186,13 +187,10 @@ class Streamer(ABC):
         self._is_open = False
         senders, self._senders = self._senders, []
         consumers, self._consumers = self._consumers, []
-        try:
-            for sender in senders:
-                await sender.close()
-        finally:
-            for consumer in consumers:
-                await consumer.end()
-            await self._close()
+        async with AsyncExitStack() as stack:  # All are called in reverse, whichever fails.
+            stack.push_async_callback(self._close)
+            for each in (*reversed(consumers), *reversed(senders)):
+                stack.push_async_callback(each.end)
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -217,7 +215,7 @@ class Streamer(ABC):
         if shard_count < 1 or (shard_count > 1 and not self.capabilities.has_shards):
             raise self._cannot(f"send to {shard_count} shards", "its streams have one shard")
         sender = await self._make_sender(durability=durability, shard_count=shard_count)
-        self._senders.append(sender)
+        self._senders = [*(each for each in self._senders if not each.was_ended), sender]
         return sender
 
     def _require_open(self) -> None:

@@ -45,6 +45,7 @@ class Sender(ABC):
 
     Attributes:
         has_headers: Whether messages may have a key and headers; copies go without them otherwise.
+        was_ended: Whether ``end`` has returned.
     """
 
     has_headers: ClassVar[bool] = False
@@ -53,6 +54,8 @@ class Sender(ABC):
         self.address = address
         self._shard_count = shard_count
         self._turn = -1
+        self._closing: asyncio.Task[None] | None = None
+        self.was_ended = False
 
     def _next_shard(self) -> int:
         """Return the shard of a message without one."""
@@ -119,7 +122,19 @@ class Sender(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Flush, and take no further message. Called once or more often."""
+        """Flush, and take no further message."""
+
+    async def end(self) -> None:
+        """Close once for all producers; raise the error once. A canceled call continues to close.
+
+        So ``disconnect`` still waits for the messages of an ``end`` that was not waited for.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self.close())
+        await asyncio.wait([self._closing])
+        if not self.was_ended:
+            self.was_ended = True
+            self._closing.result()
 
 
 class _LastOf:
@@ -318,7 +333,7 @@ class Producer:
 
     async def end(self) -> None:
         """Flush, and take no further message; clones have ended, too."""
-        await self._sender.close()
+        await self._sender.end()
 
 
 def _check_target(address: str, shard_id: int | None, timestamp_ms: int | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 from bicycle_sdk.errors import OptionError
 from bicycle_streams import (
     AlreadyAnchoredError,
+    At,
     Capabilities,
     CommitNotAllowedError,
     ConnectionLostError,
@@ -34,6 +35,7 @@ from bicycle_streams import (
     StreamUrlError,
     connect,
 )
+from bicycle_streams.consuming import Subscription
 from bicycle_streams.messages import OutgoingMessage
 from bicycle_streams.queued_sending import QueuedSender
 
@@ -43,6 +45,7 @@ class ListSender(Sender):
         super().__init__("list://")
         self.messages = messages
         self.closes = 0
+        self.error = self.gate = None
 
     def send(self, message):
         place = (message.stream_key, message.shard_id or 0, len(self.messages))
@@ -58,7 +61,11 @@ class ListSender(Sender):
         pass
 
     async def close(self):
+        if self.gate is not None:
+            await self.gate.wait()
         self.closes += 1
+        if self.error is not None:
+            raise self.error
 
 
 class ListConsumer(Consumer):
@@ -389,3 +396,72 @@ def test_a_sender_with_an_unexpected_error_lets_no_receipt_wait():
             sender.send(OutgoingMessage(StreamKey("a"), b""))
 
     asyncio.run(scenario())
+
+
+def test_disconnecting_flushes_other_producers_when_one_fails():
+    async def scenario():
+        async with ListStreamer() as streamer:
+            for _ in range(3):
+                await streamer.create_producer("a")
+            consumer = await streamer.create_consumer("a")
+            senders = streamer._senders
+            senders[1].error = StreamError(address="list://", problem="is full", hint="wait")
+            with pytest.raises(StreamError, match="is full"):
+                await streamer.disconnect()
+            return [each.closes for each in senders], consumer.is_closed, streamer.is_open
+
+    assert asyncio.run(scenario()) == ([1, 1, 1], True, False)
+
+
+def test_a_canceled_end_of_a_producer_is_completed_by_the_disconnect():
+    async def scenario():
+        async with ListStreamer() as streamer:
+            producer = await streamer.create_producer("a")
+            [sender] = streamer._senders
+            sender.gate = asyncio.Event()
+            ending = asyncio.create_task(producer.end())
+            await asyncio.sleep(0)
+            ending.cancel()
+            await asyncio.wait([ending])
+            asyncio.get_running_loop().call_later(0.01, sender.gate.set)
+        return sender.closes, ending.cancelled()
+
+    assert asyncio.run(scenario()) == (1, True)
+
+
+def test_an_error_of_an_end_is_raised_once_and_the_producer_is_not_held():
+    async def scenario(streamer):
+        producer = await streamer.create_producer("a")
+        [sender] = streamer._senders
+        sender.error = StreamError(address="list://", problem="is full", hint="wait")
+        with pytest.raises(StreamError, match="is full"):
+            await producer.end()
+        await producer.end()
+        await streamer.create_producer("a")
+        return sender in streamer._senders, sender.closes
+
+    assert run(scenario) == (False, 1)
+
+
+def test_a_canceled_move_is_completed_before_the_next_read():
+    class Moving(ListConsumer):
+        async def _go_to(self, target):
+            self.messages.clear()
+            await self.gate.wait()
+            self.messages += map(message, range(10, 12))
+            return True
+
+    async def scenario(streamer):
+        streamer.messages += map(message, range(2))
+        words = Subscription(keys=(StreamKey("a"),), is_live=False)
+        consumer = Moving(streamer.messages, words)
+        moving = asyncio.create_task(consumer.rewind(At(10)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        moving.cancel()
+        reading = asyncio.create_task(consumer.next())
+        await asyncio.wait([reading], timeout=0.01)
+        consumer.gate.set()
+        return (await reading).sequence, moving.cancelled()
+
+    assert run(scenario) == (10, True)
