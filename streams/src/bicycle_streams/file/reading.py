@@ -105,6 +105,8 @@ class FileReader:
             except ValueError as error:
                 raise self._damage(offset, str(error)) from None
             if beacon is None:
+                if len(data) == self.request()[1]:
+                    raise self._damage(offset, "a beacon does not end before the next one")
                 return False
             start = beacon.size
         if not data:
