@@ -128,7 +128,12 @@ class FileSender(Sender):
         try:
             await self.flush()
             if self._syncing is not None:
-                await self._syncing
+                if not self._syncing.done():
+                    self._syncing.cancel()  # It would wait for the rest of its interval.
+                    await asyncio.wait([self._syncing])
+                    await asyncio.to_thread(self._shared.sync)
+                else:
+                    await self._syncing
         finally:
             self._shared.release()
 
