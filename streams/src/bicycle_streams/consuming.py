@@ -164,6 +164,15 @@ class Consumer(AsyncMessages):
             hint="use a backend that keeps messages: file, kafka, pulsar, redis",
         )
 
+    def _left_group_error(self) -> StreamUnsupportedError:
+        """Return the error of an acknowledgment by a consumer that shared, and has moved."""
+        return StreamUnsupportedError(
+            backend=self.address,
+            action="acknowledge messages after a seek or rewind",
+            reason="a consumer that shares messages leaves its group when it moves",
+            hint="create another consumer of the group",
+        )
+
     async def next(self) -> Message:
         """Wait for the next message and return it.
 

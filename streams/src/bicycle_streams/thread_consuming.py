@@ -128,7 +128,7 @@ class ThreadConsumer(Consumer):
     def _require_group(self) -> None:
         """Refuse to acknowledge once the group was left."""
         if not self._keeps:
-            raise self._unsupported_error("acknowledge messages after it left its group by a move")
+            raise self._left_group_error()
 
     async def _close(self) -> None:
         await self._finish_read()

@@ -449,3 +449,52 @@ def test_messages_sent_while_a_consumer_finds_its_position_are_written(tmp_path,
 
     found = decode((tmp_path / "events.ss").read_bytes())
     assert [m[4] for m in found.messages] == [str(n).encode() for n in range(count)]
+
+
+def test_a_member_that_has_moved_leaves_the_position_of_its_group(tmp_path):
+    words = {"mode": "load-balanced", "group": "g", "start": "earliest"}
+
+    async def scenario(streamer):
+        await send(streamer, range(3))
+        consumer = await streamer.create_consumer("a", **words)
+        for _ in range(2):
+            consumer.ack(await consumer.next())
+        await consumer.commit()
+        await consumer.rewind(BEGINNING)
+        message = await consumer.next()
+        with pytest.raises(StreamUnsupportedError, match="leaves its group"):
+            consumer.ack(message)
+        await consumer.commit()
+        return await numbers(await streamer.create_consumer("a", **words), 1)
+
+    assert run(tmp_path, scenario) == [2]
+
+
+def test_a_file_is_synced_at_its_end_without_a_wait_for_the_interval(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(FileWriter, "sync", lambda self: synced.append(self.written))
+
+    async def scenario():
+        options = OPTIONS | {"fsync": "interval", "fsync_interval_ms": 3_600_000}
+        async with asyncio.timeout(60), connect(f"file://{tmp_path}/events.ss", options) as found:
+            await send(found, [1])
+
+    asyncio.run(scenario())
+
+    assert synced == [1]
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_beacon_with_a_wrong_count_is_damage_and_no_end(tmp_path, is_live):
+    run(tmp_path, lambda streamer: send(streamer, ["a" * 5_000]))
+    path = tmp_path / "events.ss"
+    data = bytearray(path.read_bytes())
+    data[3 * 1024 + 5] = 200
+    path.write_bytes(data)
+
+    async def read(streamer):
+        async with asyncio.timeout(60):
+            await (await streamer.create_consumer("a", start="earliest", is_live=is_live)).next()
+
+    with pytest.raises(FileFormatError, match="beacon does not end"):
+        run(tmp_path, read)

@@ -266,6 +266,8 @@ class FileConsumer(Consumer):
     def _ack(self, message: Message) -> None:
         if self._group is not None:
             self._group.shared.ack(self._member, message)
+        elif self.subscription.mode == "load-balanced":
+            raise self._left_group_error()
         else:
             self._done[message.stream_key, message.shard_id] = message.sequence + 1
 
