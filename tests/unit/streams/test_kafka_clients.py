@@ -4,13 +4,13 @@ import asyncio
 import time
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.options import from_mapping
 from bicycle_sdk.secrets import Secret
-from bicycle_streams import StreamConnectError, connect
+from bicycle_streams import StreamConnectError, StreamError, StreamKey, connect
 from bicycle_streams.addresses import StreamerUri
 from bicycle_streams.kafka import clients
 from bicycle_streams.kafka.clients import ClientSettings
@@ -18,6 +18,8 @@ from bicycle_streams.kafka.cluster import Cluster
 from bicycle_streams.kafka.failures import LastError
 from bicycle_streams.kafka.options import KafkaOptions, ProgramProperties
 from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
+from bicycle_streams.kafka.sending import KafkaSender
+from bicycle_streams.messages import OutgoingMessage
 
 NOBODY = "kafka://127.0.0.1:1"
 LOGIN = {"security_protocol": "SASL_PLAINTEXT", "username": "ada"}
@@ -159,3 +161,20 @@ def test_messages_fail_after_their_timeout_although_clients_are_replaced(monkeyp
     assert len(made) > 2
     assert failures.count == 1
     assert failures.first.code() == KafkaError._MSG_TIMED_OUT
+
+
+def test_a_topic_that_no_broker_describes_lets_no_message_wait(monkeypatch):
+    def fail(_cluster, _topic):
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker"))
+
+    monkeypatch.setattr(Cluster, "partition_count", fail)
+
+    async def scenario():
+        sender = KafkaSender(Cluster(StreamerUri.parse(NOBODY), KafkaOptions()), "at-least-once", 1)
+        receipt = sender.send(OutgoingMessage(StreamKey("a"), b""))
+        async with asyncio.timeout(60):
+            for waiting in (receipt, sender.close()):
+                with pytest.raises(StreamError, match="no broker"):
+                    await waiting
+
+    asyncio.run(scenario())

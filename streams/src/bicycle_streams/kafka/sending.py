@@ -186,6 +186,8 @@ class KafkaSender(Sender):
             await asyncio.to_thread(self._cluster.ensure, key, shards)
         except StreamError as error:
             failure = error
+        except KafkaException as error:
+            failure = self.refusal(key, error)
         waiting, self._waiting[key] = self._waiting[key] or [], None
         for batch in waiting:
             count = len(batch.rows)
