@@ -146,6 +146,7 @@ _DESCRIPTIONS = {
     "streams_lost": "Messages of a stream were removed before the job read them.",
     "streams_waiting": "The backend of a stream source does not respond; the source waits.",
     "thread_stuck": "A thread of the job makes no progress; the event contains its stack.",
+    "tokens_unchecked": "The database of tokens does not respond; connected subscribers stay.",
     "webhook_gave_up": "A webhook rejected a message, or did not accept it in time; it is a "
     "dead letter.",
     "webhook_waiting": "A stream of a webhook cannot be read; it is tried again.",

@@ -31,7 +31,6 @@ from bicycle_runtime.api.errors import (
     answer_code,
     broken_error,
 )
-from bicycle_runtime.api.identities import identify, is_still
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.route import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
@@ -40,6 +39,7 @@ from bicycle_sdk.logging import log_event
 from bicycle_streams.access.answers import plain_answer
 from bicycle_streams.access.authentication import Authenticator, require_somebody
 from bicycle_streams.access.errors import LOGIN_NEEDED
+from bicycle_streams.access.identities import identify, is_still
 from bicycle_streams.access.limits import Limits
 from bicycle_streams.access.roles import NOBODY, Identity
 

@@ -36,6 +36,7 @@ from bicycle_streams.access.authentication import Authenticator, require_somebod
 from bicycle_streams.access.connections import ConnectionOptions, Connections
 from bicycle_streams.access.doors import Doors, common_name, missing_of
 from bicycle_streams.access.errors import CONNECTIONS_EXHAUSTED, LOGIN_NEEDED
+from bicycle_streams.access.identities import identify, is_still
 from bicycle_streams.access.limits import LimitOptions, Limits
 from bicycle_streams.access.roles import NOBODY, Identity, require_all_owners
 from bicycle_streams.access.tokens import tokens_of
@@ -57,7 +58,7 @@ _PATH = "/v1"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _SWEEP_S = 1.0
 _CLOSE_S = 2.0
-_CHECK_EVERY = 10  # Sweeps between two looks at tokens.
+_CHECK_EVERY = 10  # The time between two looks at tokens, in sweeps.
 _POLICY, _BROKEN, _TRY_LATER = 1008, 1011, 1013
 _REASON_BYTES_MAX = 120
 
@@ -203,7 +204,7 @@ class _SubscriberServer:
         try:
             await self._start_readers(tasks)
             async with self._listening():
-                tasks.add(asyncio.ensure_future(self._sweep()))
+                tasks |= {*map(asyncio.ensure_future, (self._sweep(), self._check_tokens()))}
                 on_ready(self._url)
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -255,7 +256,7 @@ class _SubscriberServer:
             # A client that has sent no request is not answered.
             await asyncio.wait({closing}, timeout=_CLOSE_S)
 
-    def _look_at(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def _look_at(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer a request over HTTP, or return None to accept a client."""
         path = request.path.partition("?")[0]
         headers = {name.lower(): value for name, value in reversed([*request.headers.raw_items()])}
@@ -263,7 +264,8 @@ class _SubscriberServer:
             if path == "/health":
                 return connection.respond(HTTPStatus.OK, "ok\n")
             self._refuse_foreign(headers)
-            identity = self._identity(connection, headers)
+            client = common_name(connection.transport.get_extra_info("peercert"))
+            identity = await self._check(connection, headers, client)
             if path == "/metrics":
                 require_somebody(identity, path)
                 answer = connection.respond(HTTPStatus.OK, self._figures.text().decode())
@@ -305,15 +307,13 @@ class _SubscriberServer:
         if host not in self._hosts or (origin is not None and origin.lower() not in allowed):
             raise ORIGIN_REFUSED(origin=(origin or "unknown")[:200], host=host[:100])
 
-    def _identity(self, connection: ServerConnection, headers: Mapping[str, str]) -> Identity:
-        client = common_name(connection.transport.get_extra_info("peercert"))
-        return self._check(connection, headers, client)
-
-    def _check(
+    async def _check(
         self, connection: ServerConnection, headers: Mapping[str, str], client: str
     ) -> Identity:
         try:
-            identity = self._authenticator.identity(headers, scheme=self._scheme, client=client)
+            identity = await identify(
+                self._authenticator, headers, scheme=self._scheme, client=client
+            )
         except BicycleError:
             self._limits.fail(str((connection.remote_address or ("",))[0]))
             raise
@@ -361,7 +361,7 @@ class _SubscriberServer:
                 request = read_request(frame)
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
-                    identity = self._check(connection, headers, "")
+                    identity = await self._check(connection, headers, "")
                     self._admit(connection, identity)
                     await connection.send(json.dumps({"op": "welcome", "name": identity.name}))
                     return True
@@ -395,7 +395,7 @@ class _SubscriberServer:
                 request = read_request(frame)
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
-                    self._admit(connection, self._check(connection, headers, ""))
+                    self._admit(connection, await self._check(connection, headers, ""))
                     client.reply({"op": "welcome", "name": self._known[connection].name})
                     continue
                 name = {"id": request.id}
@@ -413,23 +413,19 @@ class _SubscriberServer:
                     return
 
     async def _sweep(self) -> None:
-        """Disconnect clients that are stuck, too slow, or no longer admitted."""
+        """Disconnect clients that are stuck, or have a reason to be dropped."""
         loop = asyncio.get_running_loop()
         timeout_s = self._options.send_timeout_ms / 1_000
         cut_off: weakref.WeakKeyDictionary[ServerConnection, asyncio.Task[None]] = (
             weakref.WeakKeyDictionary()
         )
-        for number in range(1 << 62):
+        while True:
             await asyncio.sleep(min(_SWEEP_S, timeout_s))
             for connection, client in list(self._clients.items()):
                 since_s = client.waits_since_s
                 reason = client.drop_reason
                 if since_s is not None and loop.time() - since_s > timeout_s:
                     reason = "stalled"
-                elif number % _CHECK_EVERY == 0 and not self._authenticator.is_still(
-                    self._known.get(connection, NOBODY)
-                ):
-                    reason = "token"
                 if reason and connection not in cut_off:
                     self._figures.dropped.labels(reason).inc()
                     log_event(_LOG, "client_dropped", reason=reason)
@@ -440,6 +436,19 @@ class _SubscriberServer:
                     cut_off[connection] = loop.create_task(
                         _cut_off(connection, code, f"cut off: {reason}")
                     )
+
+    async def _check_tokens(self) -> None:
+        """Drop clients whose tokens are no longer valid, as far as their database answers."""
+        pause_s = _CHECK_EVERY * min(_SWEEP_S, self._options.send_timeout_ms / 1_000)
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                for connection, client in list(self._clients.items()):
+                    identity = self._known.get(connection, NOBODY)
+                    if not await is_still(self._authenticator, identity):
+                        client.drop_reason = client.drop_reason or "token"
+            except Exception as error:  # noqa: BLE001 - Clients stay until the database is back.
+                log_event(_LOG, "tokens_unchecked", level=logging.WARNING, error=error)
 
 
 async def _cut_off(connection: ServerConnection, code: int, reason: str) -> None:

@@ -21,7 +21,6 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from bicycle_runtime.api.errors import BODY_TOO_SLOW, MESSAGE_UNREADABLE, answer_code, broken_error
-from bicycle_runtime.api.identities import identify, is_still
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.service.scope import Scope
 from bicycle_sdk.errors import BicycleError
@@ -30,6 +29,7 @@ from bicycle_streams.access.answers import plain_answer
 from bicycle_streams.access.authentication import Authenticator
 from bicycle_streams.access.connections import Connections, OpenConnection
 from bicycle_streams.access.errors import LOGIN_NEEDED
+from bicycle_streams.access.identities import identify, is_still
 from bicycle_streams.access.limits import Limits
 from bicycle_streams.access.roles import NOBODY, Identity, Role, require_role
 
