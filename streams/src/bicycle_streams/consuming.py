@@ -156,22 +156,20 @@ class Consumer(AsyncMessages):
     async def _close(self) -> None:
         """Release the resources of the consumer. Called once."""
 
-    def _unsupported_error(self, action: str) -> StreamUnsupportedError:
-        return StreamUnsupportedError(
-            backend=self.address,
-            action=action,
-            reason="its messages are deleted once they are read",
-            hint="use a backend that keeps messages: file, kafka, pulsar, redis",
-        )
+    def _unsupported_error(
+        self,
+        action: str,
+        reason: str = "its messages are deleted once they are read",
+        hint: str = "use a backend that keeps messages: file, kafka, pulsar, redis",
+    ) -> StreamUnsupportedError:
+        return StreamUnsupportedError(backend=self.address, action=action, reason=reason, hint=hint)
 
     def _left_group_error(self) -> StreamUnsupportedError:
         """Return the error of an acknowledgment by a consumer that shared, and has moved."""
-        return StreamUnsupportedError(
-            backend=self.address,
-            action="acknowledge messages after a seek or rewind",
-            reason="a consumer that shares messages leaves its group when it moves",
-            hint="create another consumer of the group",
-        )
+        reason = "a consumer that shares messages leaves its group when it moves"
+        hint = "create another consumer of the group"
+        action = "acknowledge messages after a seek or rewind"
+        return self._unsupported_error(action, reason, hint)
 
     async def next(self) -> Message:
         """Wait for the next message and return it.
@@ -311,15 +309,9 @@ class Consumer(AsyncMessages):
             return has_moved
 
     async def _some(self, count_max: int) -> list[Message]:
-        ready = self._ready
-        if not ready:
-            self._refuse_ended()
-            async with self._reading:
-                if not ready:
-                    return await self._fetch_unless_ended(count_max)
-        return [ready.popleft() for _ in range(min(count_max, len(ready)))] or (
-            await self._some(count_max)
-        )
+        while not self._ready:
+            await self._fill(count_max)
+        return [self._ready.popleft() for _ in range(min(count_max, len(self._ready)))]
 
     async def _fill(self, count_max: int) -> None:
         self._refuse_ended()

@@ -189,8 +189,9 @@ class Streamer(ABC):
         consumers, self._consumers = self._consumers, []
         async with AsyncExitStack() as stack:  # All are called in reverse, whichever fails.
             stack.push_async_callback(self._close)
-            for each in (*reversed(consumers), *reversed(senders)):
-                stack.push_async_callback(each.end)
+            ends = [each.end for each in senders] + [each.end for each in consumers]
+            for end in reversed(ends):
+                stack.push_async_callback(end)
 
     async def __aenter__(self) -> Self:
         await self._open()

@@ -26,7 +26,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._consumers: list[HubConsumer] = []
-        self._drained = asyncio.Event()
+        self.drained = asyncio.Event()  # Wakes tasks that wait for room.
         self.end_error: StreamError | None = None
 
     def join(self, consumer: HubConsumer) -> None:
@@ -37,11 +37,7 @@ class Hub:
         """Deliver no further messages to a consumer."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
-        self.drained()
-
-    def drained(self) -> None:
-        """Wake tasks that wait for room."""
-        self._drained.set()
+        self.drained.set()
 
     async def offer(self, items: Iterable[Message | StreamError]) -> None:
         """Deliver messages, and errors to all, once there is room for them."""
@@ -52,14 +48,14 @@ class Hub:
     async def wait_for_room(self) -> None:
         """Wait until no consumer holds as much as it may."""
         while any(consumer.is_full for consumer in self._consumers):
-            self._drained.clear()
-            await self._drained.wait()
+            self.drained.clear()
+            await self.drained.wait()
 
     def end(self, error: StreamError) -> None:
         """Note that no further messages will arrive, and the reason."""
         self.end_error = error
         for consumer in self._consumers:
-            consumer.wake()
+            consumer.arrived.set()
 
     def deliver(self, item: Message | StreamError) -> None:
         """Deliver a message to the consumers of its stream, or an error to all."""
@@ -86,7 +82,7 @@ class HubConsumer(Consumer):
         self._queue: deque[Message | StreamError] = deque()
         self._queue_max = options.prefetch_messages
         self._queue_bytes = 0
-        self._arrived = asyncio.Event()
+        self.arrived = asyncio.Event()  # Wakes a waiting call to check again.
         hub.join(self)
 
     @property
@@ -103,21 +99,17 @@ class HubConsumer(Consumer):
         self._queue.append(item)
         if isinstance(item, Message):
             self._queue_bytes += len(item.payload)
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake a waiting call to check again."""
-        self._arrived.set()
+        self.arrived.set()
 
     async def _fetch(self, count_max: int) -> list[Message]:
         while not self._queue:
             if self._hub.end_error is not None:
                 raise self._hub.end_error
-            self._arrived.clear()
-            await self._arrived.wait()
+            self.arrived.clear()
+            await self.arrived.wait()
         found = take_messages(self._queue, count_max)
         self._queue_bytes -= sum(len(message.payload) for message in found)
-        self._hub.drained()
+        self._hub.drained.set()
         return found
 
     def leave(self) -> list[Message]:

@@ -206,7 +206,7 @@ class ConnectionLostError(StreamError):
     fix = "connect again; messages without a receipt may or may not have arrived"
 
 
-def as_stream_error(error: Exception, address: str) -> StreamError:
+def error_of(error: Exception, address: str) -> StreamError:
     """Return an error as one of streams; an unexpected one ends its connection."""
     if isinstance(error, StreamError):
         return error

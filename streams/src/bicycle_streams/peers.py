@@ -22,7 +22,7 @@ from bicycle_streams.backoff import Backoff
 from bicycle_streams.consuming import Consumer, Subscription
 from bicycle_streams.contract import Streamer
 from bicycle_streams.delivering import Hub, HubConsumer
-from bicycle_streams.errors import ConnectionLostError, StreamEndedError, as_stream_error
+from bicycle_streams.errors import ConnectionLostError, StreamEndedError, error_of
 from bicycle_streams.options import StreamerOptions, connect_error
 
 __all__ = ["PeerOptions", "PeerStreamer"]
@@ -147,7 +147,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
         try:
             await self._read_always(peer)
         except Exception as error:  # noqa: BLE001 - without an end, consumers would wait forever.
-            self._hub.end(as_stream_error(error, self.address))
+            self._hub.end(error_of(error, self.address))
         self._changed.set()
 
     async def _read_always(self, peer: Peer) -> None:

@@ -122,7 +122,7 @@ class Sender(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Flush, and take no further message."""
+        """Flush, and take no further message. Called once, by ``end``."""
 
     async def end(self) -> None:
         """Close once for all producers; raise the error once. A canceled call continues to close.

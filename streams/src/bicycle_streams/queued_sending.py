@@ -10,12 +10,7 @@ from typing import Any
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_streams.addresses import StreamKey
-from bicycle_streams.errors import (
-    ProducerEndedError,
-    SendQueueFullError,
-    StreamError,
-    as_stream_error,
-)
+from bicycle_streams.errors import ProducerEndedError, SendQueueFullError, StreamError, error_of
 from bicycle_streams.lines import format_line, line_payload
 from bicycle_streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_streams.options import StreamerOptions
@@ -134,9 +129,8 @@ class QueuedSender(Sender):
             await self._moved.wait()
 
     async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            await self.flush()
+        self._is_closed = True
+        await self.flush()
 
     async def _drain(self) -> None:
         try:
@@ -147,7 +141,7 @@ class QueuedSender(Sender):
                 self._settled += len(batch)
                 self._moved.set()
         except Exception as error:  # noqa: BLE001 - Without an end, receipts would wait forever.
-            self._failure = as_stream_error(error, self.address)
+            self._failure = error_of(error, self.address)
         finally:
             self._moved.set()
 

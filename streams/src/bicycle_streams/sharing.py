@@ -61,19 +61,14 @@ class SharedReader:
         self._drained = asyncio.Event()
         self._delivered: dict[tuple[StreamKey, int], int] = {}
 
-    @property
-    def member_count(self) -> int:
-        """The number of consumers that share the messages."""
-        return len(self._members)
-
     def join(self) -> Member:
         """Add a member, which gets its share from the next message on."""
         member = Member()
         self._members.append(member)
         return member
 
-    def leave(self, member: Member) -> None:
-        """Remove a member; its unacknowledged messages go to the others."""
+    def leave(self, member: Member) -> bool:
+        """Give a member's unacknowledged messages to the others; return whether there are any."""
         self._members.remove(member)
         rest = sorted(
             [*member.unacknowledged.values(), *member.queue],
@@ -83,10 +78,13 @@ class SharedReader:
             for message in reversed(rest):
                 self._member_of(message).queue.appendleft(message)
         self._drained.set()
+        return bool(self._members)
 
     async def fetch(self, member: Member, count_max: int) -> list[Message]:
         """Wait for messages of a member, and return up to so many."""
-        self._refuse_unacknowledged(member)
+        waiting = len(member.unacknowledged)
+        if waiting >= self._unacknowledged_max:
+            raise UnacknowledgedError(group=self._name, address=self._address, waiting=waiting)
         while not member.queue:
             async with self._lock:
                 if not member.queue:
@@ -120,11 +118,6 @@ class SharedReader:
 
     def _member_of(self, message: Message) -> Member:
         return self._members[message.sequence % len(self._members)]
-
-    def _refuse_unacknowledged(self, member: Member) -> None:
-        waiting = len(member.unacknowledged)
-        if waiting >= self._unacknowledged_max:
-            raise UnacknowledgedError(group=self._name, address=self._address, waiting=waiting)
 
 
 def _position(message: Message) -> Position:

@@ -230,8 +230,7 @@ class FileConsumer(Consumer):
         if (group := self._group) is None:
             return
         self._group = None
-        group.shared.leave(self._member)
-        if not group.shared.member_count:
+        if not group.shared.leave(self._member):
             _Group.by_name = {k: g for k, g in _Group.by_name.items() if g is not group}
             group.feed.close()
 

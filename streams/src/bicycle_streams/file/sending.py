@@ -120,20 +120,16 @@ class FileSender(Sender):
             await self.flush()
 
     async def close(self) -> None:
-        if self._is_closed:
-            return
         self._is_closed = True
         if self._linger is not None:
             self._linger.cancel()
         try:
             await self.flush()
             if self._syncing is not None:
-                if not self._syncing.done():
-                    self._syncing.cancel()  # It would wait for the rest of its interval.
-                    await asyncio.wait([self._syncing])
-                    await asyncio.to_thread(self._shared.sync)
-                else:
-                    await self._syncing
+                if self._syncing.done():
+                    self._syncing.result()
+                self._syncing.cancel()  # It would wait for the rest of its interval.
+                await asyncio.to_thread(self._shared.sync)
         finally:
             self._shared.release()
 

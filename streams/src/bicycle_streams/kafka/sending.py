@@ -254,8 +254,6 @@ class KafkaSender(Sender):
         return isinstance(self._shut, ProducerEndedError)
 
     async def close(self) -> None:
-        if self.has_ended:
-            return
         self._shut = ProducerEndedError(address=self.address)
         try:
             await self.flush()

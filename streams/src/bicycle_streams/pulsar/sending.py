@@ -165,8 +165,6 @@ class PulsarSender(QueuedSender):
             raise NOT_DELIVERED(address=self.address, key=key, reason=reason_of(error)) from None
 
     async def close(self) -> None:
-        if self._is_closed:
-            return
         try:
             await super().close()
         finally:

@@ -45,11 +45,6 @@ def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, in
     return time, sequence
 
 
-def time_max_ms(timestamps: Timestamps) -> int:
-    """Return the latest time of a message, since sequences have 63 bits."""
-    return SEQUENCE_MAX // NS_PER_MS if timestamps == "ns" else SEQUENCE_MAX >> _COUNTER_BITS
-
-
 def sequence_behind(entry_id: bytes, timestamps: Timestamps = "ms") -> int:
     """Return the first sequence after an entry, whose id may have no sequence.
 

@@ -17,7 +17,7 @@ from bicycle_streams.options import Durability
 from bicycle_streams.queued_sending import Pending, QueuedSender
 from bicycle_streams.redis.connection import LOST, Connection, side_by_side
 from bicycle_streams.redis.errors import ID_UNUSABLE, REFUSED
-from bicycle_streams.redis.ids import NS_PER_MS, redis_key, sequence_of, time_max_ms
+from bicycle_streams.redis.ids import NS_PER_MS, SEQUENCE_MAX, id_of, redis_key, sequence_of
 from bicycle_streams.redis.options import RedisOptions
 
 _SCRIPT_BYTES_MAX = 8 << 20
@@ -87,7 +87,8 @@ class RedisSender(QueuedSender):
         )
         self._connection = connection
         self._retry_ms = 0 if durability == "at-most-once" else None
-        self._time_max_ms = time_max_ms(options.timestamps)
+        last_id = id_of(SEQUENCE_MAX, options.timestamps)
+        self._time_max_ms, _ = sequence_of(last_id, options.timestamps)
         self._has_scripts = True
         self._thread = ThreadPoolExecutor(1, f"producer of {connection.address}")
 
