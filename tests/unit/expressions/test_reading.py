@@ -262,3 +262,14 @@ def test_more_that_is_read(function):
 def test_whatever_else_a_function_does_ends_the_reading(function):
     with pytest.raises(Reading):
         read(function)
+
+
+def test_a_function_with_many_conditions_is_read_in_a_short_time():
+    conditions = "".join(f"    if r['n'] > {bound}: score += r['n']\n" for bound in range(40))
+    names = {}
+    exec(f"def scored(r):\n    score = 0\n{conditions}    return score\n", names)
+    records = [{"n": number} for number in (0, 1, 20, 50)]
+
+    found = evaluate(read(names["scored"]), Frame.of_dicts(records))  # It took 2**40 steps.
+
+    assert found.items == list(map(names["scored"], records))

@@ -14,6 +14,7 @@ from bicycle_sdk.expressions import Expression, lit
 
 _NEVER_FAIL = frozenset({"element", "free", "itself", "list", "literal", "tuple"})
 _NOTHING = lit(None)
+_WAYS_MAX = 8  # A value with an unknown way has a needless check.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,10 @@ def _is_known(value: Expression, way: _Way, known: dict[int, set[_Way]]) -> bool
 
 def _note_computed(expression: Expression, way: _Way, known: dict[int, set[_Way]]) -> None:
     """Note the parts of an expression, and for which records each is computed."""
-    if _is_known(expression, way, known):
+    ways = known.setdefault(id(expression), set())
+    if len(ways) >= _WAYS_MAX or _is_known(expression, way, known):
         return
-    known.setdefault(id(expression), set()).add(way)
+    ways.add(way)
     arguments = expression.arguments
     match expression.operation:
         case "if":

@@ -6,7 +6,7 @@ function may change it, so its contents are part of the state of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import BuiltinMethodType, CodeType
 from typing import Any, Literal
@@ -218,6 +218,16 @@ class ReadingState:
             if record in second.records
         }
         self.computed.append(Branches(condition, (first.computed, second.computed)))
+        # Both ways of the next condition may use a chosen value, so it is computed before.
+        known = set(map(id, first.parts()))
+        chosen = (part for part in self.parts() if id(part) not in known)
+        self.computed += [part for part in chosen if isinstance(part, Expression)]
+
+    def parts(self) -> Iterator[Any]:
+        """Yield the items of the stack, the values of variables, and the fields that were set."""
+        yield from (*self.stack, *self.names.values())
+        for contents in self.records.values():
+            yield from () if contents is None else contents.updates.values()
 
 
 def _merge_parts(condition: Expression, first: Any, second: Any) -> Any:
