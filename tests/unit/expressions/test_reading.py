@@ -128,6 +128,23 @@ def unused(record):
     return share if record["d"] else takes_first(record["e"], record["f"])
 
 
+def counting():
+    count = 0
+
+    def count_one(record):
+        nonlocal count
+        count += 1
+        return count
+
+    return count_one
+
+
+def keeps_the_last(record):
+    last = 0
+    total = sum((last := item) for item in record["items"])
+    return total, last
+
+
 class Selecting:
     def __call__(self, record):
         return record.key
@@ -255,6 +272,8 @@ def test_more_that_is_read(function):
         Selecting(),
         Selecting().method,
         closing_over(Order("a", 1)),
+        counting(),
+        keeps_the_last,
         str.lower,
         None,
     ],

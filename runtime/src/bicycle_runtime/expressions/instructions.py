@@ -124,7 +124,10 @@ class Instructions(ABC):
             else:
                 state.names[name] = part
 
-    _store_deref = _store_fast
+    def _store_deref(self, step: Any, state: ReadingState) -> None:
+        if step.argval in self._code.co_freevars:
+            raise Reading(MORE)  # It changes a variable of another function.
+        self._store_fast(step, state)
 
     def _store_fast_load_fast(self, step: Any, state: ReadingState) -> None:
         stored, loaded = step.argval
