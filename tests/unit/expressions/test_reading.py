@@ -238,6 +238,8 @@ def test_a_python_with_unknown_instructions_ends_the_reading(monkeypatch):
         lambda r: Order(r.user, r.cents * 2),
         lambda r: Order(total=r.cents, user=r.user),
         lambda record: record,
+        lambda record: sum(item * LIMIT for item in record["items"]),
+        lambda record, factor=2: sum(item * factor for item in record["items"]),
     ],
 )
 def test_more_that_is_read(function):

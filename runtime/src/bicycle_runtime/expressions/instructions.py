@@ -94,6 +94,7 @@ class Instructions(ABC):
         context: Context,
     ) -> None:  # fmt: skip
         self._code, self._space, self._free, self._context = code, space, free, context
+        self._shared = {*code.co_cellvars, *code.co_freevars}
         self._steps = list(dis.get_instructions(code))
         self._at = {step.offset: number for number, step in enumerate(self._steps)}
         self._keywords: tuple[str, ...] = ()
@@ -112,9 +113,15 @@ class Instructions(ABC):
 
     def _load_fast(self, step: Any, state: ReadingState) -> None:
         for name in names_of(step):
-            if name not in state.names:
+            if name in self._shared:  # From Python 3.13 on, this loads closures, too.
+                part = state.names[name] if name in state.names else self._free(name)
+                state.stack.append(OuterVariable(part))
+            elif name in state.names:
+                state.stack.append(state.names[name])
+            else:
                 raise Reading(MORE)
-            state.stack.append(state.names[name])
+
+    _load_closure = _load_fast
 
     def _store_fast(self, step: Any, state: ReadingState) -> None:
         for name in names_of(step):
@@ -138,12 +145,6 @@ class Instructions(ABC):
 
     def _load_fast_and_clear(self, step: Any, state: ReadingState) -> None:
         state.stack.append(state.names.pop(step.argval, NULL))
-
-    def _load_closure(self, step: Any, state: ReadingState) -> None:
-        name = step.argval
-        state.stack.append(
-            OuterVariable(state.names[name] if name in state.names else self._free(name))
-        )
 
     def _load_deref(self, step: Any, state: ReadingState) -> None:
         name = step.argval
