@@ -145,6 +145,18 @@ def keeps_the_last(record):
     return total, last
 
 
+def uses_items_twice(record):
+    doubled = (item * 2 for item in record["items"])
+    return sum(doubled), sum(doubled)
+
+
+def uses_items_later(record):
+    factor = 1
+    items = (item * factor for item in record["items"])
+    factor = 2
+    return sum(items)
+
+
 class Selecting:
     def __call__(self, record):
         return record.key
@@ -276,6 +288,10 @@ def test_more_that_is_read(function):
         closing_over(Order("a", 1)),
         counting(),
         keeps_the_last,
+        uses_items_twice,
+        uses_items_later,
+        lambda record: len(item for item in record["items"]),
+        lambda record: min((item for item in record["items"]), [1]),
         str.lower,
         None,
     ],

@@ -46,7 +46,10 @@ def read_call(
     Raises:
         Reading: the function is unknown.
     """
-    arguments = [part.results if isinstance(part, Generated) else part for part in arguments]
+    if arguments and isinstance(arguments[0], Generated) and _takes_all(called, len(arguments)):
+        arguments = [arguments[0].results, *arguments[1:]]
+    if any(isinstance(part, Generated) for part in (*arguments, *keywords.values())):
+        raise Reading(MORE)
     if isinstance(called, Method):
         if isinstance(called.owner, Record):
             return _record_method(called, arguments, keywords, state)
@@ -58,6 +61,14 @@ def read_call(
         raise Reading(MORE)
     found = _call_outside(called, arguments, keywords, state, call_helper=call_helper)
     return Expression("given", called.still, found) if isinstance(found, Expression) else found
+
+
+def _takes_all(called: Any, count: int) -> bool:
+    """Return whether a call with some arguments reads all items of the first one, once."""
+    if isinstance(called, Method):
+        return called.name == "join"
+    function = called.value if isinstance(called, Outside) else None
+    return function is sum or (count == 1 and function in (list, max, min, sorted))
 
 
 def _call_outside(

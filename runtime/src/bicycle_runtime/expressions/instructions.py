@@ -19,6 +19,7 @@ from bicycle_runtime.expressions.calls import attribute_of, read_call, update_re
 from bicycle_runtime.expressions.symbols import (
     MORE,
     NULL,
+    Generated,
     Method,
     Nested,
     OuterVariable,
@@ -124,6 +125,8 @@ class Instructions(ABC):
     _load_closure = _load_fast
 
     def _store_fast(self, step: Any, state: ReadingState) -> None:
+        if any(isinstance(part, Generated) for part in state.stack):
+            raise Reading(MORE)  # Its items are computed later, with other values, and only once.
         for name in names_of(step):
             part = state.stack.pop()
             if part is NULL:
@@ -138,6 +141,8 @@ class Instructions(ABC):
 
     def _store_fast_load_fast(self, step: Any, state: ReadingState) -> None:
         stored, loaded = step.argval
+        if isinstance(state.stack[-1], Generated):
+            raise Reading(MORE)
         state.names[stored] = state.stack.pop()
         if loaded not in state.names:
             raise Reading(MORE)
