@@ -157,6 +157,12 @@ def uses_items_later(record):
     return sum(items)
 
 
+def extends_a_global_list(record):
+    shown = _SHOWN
+    shown += _SHOWN
+    return record["n"]
+
+
 class Selecting:
     def __call__(self, record):
         return record.key
@@ -292,6 +298,7 @@ def test_more_that_is_read(function):
         uses_items_later,
         lambda record: len(item for item in record["items"]),
         lambda record: min((item for item in record["items"]), [1]),
+        extends_a_global_list,
         str.lower,
         None,
     ],

@@ -293,11 +293,12 @@ class Instructions(ABC):
         if symbol == "|" and isinstance(left, Record):
             self._join_records(left, right, step.argrepr == "|=", state)
             return
-        if symbol not in _BINARY:
-            raise Reading(MORE)
         parts = state.value(left), state.value(right)
-        if step.argrepr == "+=" and parts[0].operation in ("list", "each"):
-            raise Reading(MORE)  # It changes the list.
+        is_list = isinstance(left, Outside) and isinstance(left.value, list)
+        if symbol not in _BINARY or (
+            step.argrepr != symbol and (is_list or parts[0].operation in ("list", "each"))
+        ):
+            raise Reading(MORE)  # ``+=`` and ``*=`` change a list.
         state.stack.append(Expression(symbol, *parts))
 
     def _join_records(
