@@ -150,6 +150,8 @@ def event():
         ("string", str, {}, "grüß"),
         ("bytes", None, {}, b"\xff"),
         ("csv", Item, {}, Item('a,"b"\nc', 2)),
+        ("csv", Item, {}, Item("a\rb", 2)),
+        ("csv", None, {"fields": ["a", "b"]}, {"a": "1", "b": "\r"}),
         ("csv", Row, {}, Row(1, None, "n")),
         ("csv", Row, {"delimiter": ";"}, Row(1, 2.5, "a,b")),
         ("csv", Point, {"fields": ["y", "x"]}, {"x": 1, "y": 2.5}),

@@ -133,9 +133,19 @@ def nullable_cells(record_type: Any) -> frozenset[Any]:
 
 def csv_text(rows: Iterable[Sequence[Any]], *, delimiter: str = ",") -> str:
     """Return rows as CSV, each ended by a newline."""
+    buffer, several = io.StringIO(), list(rows)
+    csv.writer(buffer, lineterminator="\n", delimiter=delimiter).writerows(several)
+    text = buffer.getvalue()
+    if "\r" not in text:
+        return text
+    # Before Python 3.13, the writer quotes only the characters with which it ends lines.
+    return "".join(_row_text(row, delimiter) for row in several)
+
+
+def _row_text(row: Sequence[Any], delimiter: str) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n", delimiter=delimiter).writerows(rows)
-    return buffer.getvalue()
+    csv.writer(buffer, lineterminator="\r\n", delimiter=delimiter).writerow(row)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def row_of(value: Any, names: list[str]) -> list[Any]:
