@@ -9,8 +9,10 @@ import pytest
 
 from bicycle_runtime.expressions.evaluation import evaluate
 from bicycle_runtime.expressions.function_reading import read
+from bicycle_runtime.expressions.mapping import mapped
 from bicycle_runtime.expressions.symbols import Reading
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.vectors import Refused
 from bicycle_sdk.expressions import col
 
 LIMIT = 3
@@ -204,7 +206,9 @@ class Selecting:
 )
 def test_what_picks_compares_and_computes_is_read(function, shown):
     found = re.sub(
-        r"given\(<bound method .*?>\)>, (.*)\)$", r"\1", repr(read(function, may_change=True))
+        r"checked\(given\(<bound method .*?>\)\)>, None\), (.*)\)$",
+        r"\1",
+        repr(read(function, may_change=True)),
     )
 
     assert found == shown
@@ -317,3 +321,14 @@ def test_a_function_with_many_conditions_is_read_in_a_short_time():
     found = evaluate(read(names["scored"]), Frame.of_dicts(records))  # It took 2**40 steps.
 
     assert found.items == list(map(names["scored"], records))
+
+
+def test_a_replaced_helper_that_creates_records_ends_the_columns():
+    names = {}
+    exec("def create(r): return {'n': r['n']}\ndef call(r): return create(r)\n", names)
+    expression = read(names["call"])
+
+    assert list(mapped(expression, Frame.of_dicts([{"n": 1}]))) == [{"n": 1}]
+    names["create"] = lambda record: {"n": -record["n"]}
+    with pytest.raises(Refused):
+        mapped(expression, Frame.of_dicts([{"n": 1}]))

@@ -60,7 +60,10 @@ def read_call(
     if not isinstance(called, Outside) or len(arguments) > _ARGUMENTS_MAX:
         raise Reading(MORE)
     found = _call_outside(called, arguments, keywords, state, call_helper=call_helper)
-    return Expression("given", called.still, found) if isinstance(found, Expression) else found
+    if isinstance(found, Expression):
+        return Expression("given", called.still, found)
+    state.computed.append(Expression("given", called.still, lit(None)))
+    return found
 
 
 def _takes_all(called: Any, count: int) -> bool:
