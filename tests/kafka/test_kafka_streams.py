@@ -35,7 +35,6 @@ class KafkaCase(StreamCase):
     """Each test has topics and groups of its own on the common broker."""
 
     word = "kafka"
-    patience_s = 120.0
     repeats_on_join = True
     bootstrap = ""
 

@@ -44,7 +44,7 @@ class StreamCase(ABC):
 
     word: ClassVar[str]
     guarantee: ClassVar[Durability] = "at-least-once"
-    patience_s: float = 60.0
+    patience_s: float = 600.0
     repeats_on_join: bool = False
 
     def __init__(self, folder: Path) -> None:
