@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from bicycle_sdk.call_threads import CallThread
 from bicycle_sdk.contexts import OnTimerContext, TaskInfo
-from bicycle_sdk.errors import FunctionResultError
+from bicycle_sdk.errors import FunctionResultError, StreamDefinitionError
 from bicycle_sdk.functions import (
     AsyncFunction,
     AsyncIOBatchFunction,
@@ -40,6 +40,10 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 In = TypeVar("In")
 Out = TypeVar("Out")
+_KINDS = (
+    *(AsyncFunction, AsyncIOBatchFunction, AsyncIOFunction, FilterFunction, FlatMapFunction),
+    *(KeyedProcessFunction, MapFunction, ProcessFunction, ReduceFunction, RichAsyncFunction),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,8 @@ class FunctionHarness(Generic[In, Out]):
     ``ctx.save_state`` are kept per key.
 
     Args:
-        function: An object of any function class but ``KeySelector`` (call that one directly).
+        function: The object; functions with two inputs, aggregates and functions of windows need
+            ``bicycle_runtime.testing``.
         key: Names the key of a record; None is a stream without keys.
         processing_time: The first value of ``ctx.now()`` and ``ctx.current_processing_time()``, in
             ms.
@@ -97,6 +102,9 @@ class FunctionHarness(Generic[In, Out]):
         ['to', 'be', 'or', 'not']
         >>> FunctionHarness(Splitter()).process("as it is")
         ['as', 'it', 'is']
+
+    Raises:
+        StreamDefinitionError: the function is a plain function, a class, or of another class.
     """
 
     def __init__(
@@ -115,6 +123,13 @@ class FunctionHarness(Generic[In, Out]):
         key: Callable[[In], Hashable] | None = None,
         processing_time: int = 0,
     ) -> None:
+        if not isinstance(function, _KINDS):
+            raise StreamDefinitionError(
+                call="FunctionHarness",
+                problem=f"{full_name(function)} is not an object of a function class it can run",
+                hint="pass an object such as Parse(), call a plain function directly, and test "
+                "other kinds of functions with Harness of bicycle_runtime.testing",
+            )
         self.function = function
         self._key = key
         self._side_outputs: list[tuple[str, Any]] = []

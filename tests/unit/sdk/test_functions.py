@@ -27,7 +27,7 @@ from bicycle_sdk.contexts import (
     RuntimeContext,
     TaskInfo,
 )
-from bicycle_sdk.errors import FunctionResultError, StateMergeError
+from bicycle_sdk.errors import FunctionResultError, StateMergeError, StreamDefinitionError
 from bicycle_sdk.functions import as_callable, full_name
 from bicycle_sdk.testing import FunctionHarness
 
@@ -447,6 +447,15 @@ def test_one_method_functions():
         results.append(harness.process(1, 2, 3, 4))
 
     assert results == [[4], ["a", "b"], ["ab"], [1, 2, 4, 6]]
+
+
+@pytest.mark.parametrize("function", [len, Double, lambda value: [value], object()])
+def test_the_harness_refuses_an_object_that_it_cannot_run(function):
+    with pytest.raises(StreamDefinitionError) as caught:
+        FunctionHarness(function)
+
+    assert caught.value.facts["call"] == "FunctionHarness"
+    assert "test_functions.py" in caught.value.facts["location"]
 
 
 @pytest.mark.parametrize("result", [None, 3, "text", b"bytes"])
