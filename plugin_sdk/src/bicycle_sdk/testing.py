@@ -302,7 +302,7 @@ class FunctionHarness(Generic[In, Out]):
         return value
 
     def _records(self, result: Any) -> list[Any]:
-        if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
+        if isinstance(result, (str, bytes, dict)) or not hasattr(result, "__iter__"):
             raise FunctionResultError(
                 function=full_name(self.function), found=type(result).__name__
             )
@@ -323,6 +323,10 @@ class FunctionHarness(Generic[In, Out]):
     def _result(self, method: str, *arguments: Any) -> Any:
         runner = self._open()
         result = getattr(self.function, method)(*arguments)
+        if inspect.isgenerator(result):
+            return list(result)
+        if hasattr(result, "__aiter__"):
+            return runner.run(_collect(result))
         return runner.run(_wait_for(result)) if inspect.isawaitable(result) else result
 
 
@@ -335,3 +339,7 @@ def _close(runner: asyncio.Runner) -> None:
 
 async def _wait_for(result: Any) -> Any:
     return await result
+
+
+async def _collect(results: Any) -> list[Any]:
+    return [result async for result in results]

@@ -449,6 +449,21 @@ def test_one_method_functions():
     assert results == [[4], ["a", "b"], ["ab"], [1, 2, 4, 6]]
 
 
+def test_generators_run_as_in_a_job():
+    class Twice(ProcessFunction[int, int]):
+        async def process_element(self, value, ctx):
+            yield value
+            yield value
+
+    class Listed(MapFunction[int, list[int]]):
+        def map(self, value):
+            yield value
+
+    results = [FunctionHarness(function).process(1, 2) for function in (Twice(), Listed())]
+
+    assert results == [[1, 1, 2, 2], [[1], [2]]]
+
+
 @pytest.mark.parametrize("function", [len, Double, lambda value: [value], object()])
 def test_the_harness_refuses_an_object_that_it_cannot_run(function):
     with pytest.raises(StreamDefinitionError) as caught:
@@ -458,7 +473,7 @@ def test_the_harness_refuses_an_object_that_it_cannot_run(function):
     assert "test_functions.py" in caught.value.facts["location"]
 
 
-@pytest.mark.parametrize("result", [None, 3, "text", b"bytes"])
+@pytest.mark.parametrize("result", [None, 3, "text", b"bytes", {"a": 1}])
 def test_a_result_that_is_no_list_of_records_is_an_error(result):
     class Wrong(AsyncFunction[str, str]):
         def process(self, value, ctx):
