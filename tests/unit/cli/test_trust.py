@@ -151,3 +151,7 @@ def test_a_savepoint_that_nobody_signed_needs_trust_outside_its_job(
     assert restore(shell, away, tmp_path / "a", "--trust") == (0, None)
     shell.put_job("shop", checkpoint=str(away.parent), state=JobState.STOPPED)
     assert restore(shell, away, tmp_path / "b") == (0, None)
+
+
+def test_a_path_that_does_not_exist_is_not_a_matter_of_trust(stranger, tmp_path):
+    assert restore(stranger(), tmp_path / "nowhere", tmp_path / "a")[1] == "BIC-1520"

@@ -17,9 +17,11 @@ from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import FOREIGN_SAVEPOINT, SAVEPOINT_KEY_UNUSABLE
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
+from bicycle_runtime.recovery.adoption import find_origin
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING, SAVEPOINT_SIGNATURE_WRONG
 from bicycle_runtime.recovery.savepoints import Sign
 from bicycle_runtime.recovery.signatures import is_signed_with, signature_of
+from bicycle_sdk.errors import BicycleError
 
 Provenance = Literal["signed with the key", "made by this home", "foreign"]
 _KEY_FILE = "savepoint.key"
@@ -69,9 +71,15 @@ def require_trust(url: str, home: Home, *, is_trusted: bool, key_file: str | Non
 
     Raises:
         FOREIGN_SAVEPOINT: this home did not make it.
+        CHECKPOINT_MISSING: it does not exist.
         BicycleError: see ``provenance``.
     """
     if provenance(url, home, key_file) == "foreign" and not is_trusted:
+        try:
+            find_origin(open_storage(url))
+        except BicycleError as error:
+            if error.code == CHECKPOINT_MISSING.code:  # Trust is no remedy for a misspelt path.
+                raise
         raise FOREIGN_SAVEPOINT(url=open_storage(url).url, home=str(home.path))
 
 
