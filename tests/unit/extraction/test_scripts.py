@@ -81,6 +81,12 @@ def test_a_file_with_several_jobs_needs_the_name_of_one(script, tmp_path):
     assert raised.value.facts["location"] == f"{path}:14"
 
 
+def test_a_neighbor_may_have_the_name_that_the_packed_module_would_have(script, tmp_path):
+    script("name = 'ada'\n", "visits_job.py")
+    path = script("from visits_job import name\n" + textwrap.dedent(ONE), "visits.py")
+    assert extracted(path, tmp_path).plugin == "loud"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [("x = 1\n", "it has no job"), ("def (\n", "line 1"), (None, "No such file")],

@@ -196,6 +196,8 @@ def _pack(
     from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
 
     module = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_job"
+    while any(re.split(r"[./]", name)[0] == module for name in neighbors):
+        module += "_job"
     beside = b"".join(
         b"\0%b\0%b" % (name.encode(), hashlib.sha256(neighbors[name]).digest())
         for name in sorted(neighbors)
