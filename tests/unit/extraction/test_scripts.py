@@ -81,6 +81,14 @@ def test_a_file_with_several_jobs_needs_the_name_of_one(script, tmp_path):
     assert raised.value.facts["location"] == f"{path}:14"
 
 
+def test_a_function_that_a_file_does_not_have_is_refused_with_its_jobs(script, tmp_path):
+    path = script(TWO)
+    with raises(SCRIPT_UNUSABLE) as caught:
+        extracted(f"{path}:jbo", tmp_path)
+    assert caught.value.facts["problem"] == "it has no function 'jbo'"
+    assert caught.value.facts["hint"].endswith("my job.py:job, my job.py:quiet")
+
+
 def test_a_neighbor_may_have_the_name_that_the_packed_module_would_have(script, tmp_path):
     script("name = 'ada'\n", "visits_job.py")
     path = script("from visits_job import name\n" + textwrap.dedent(ONE), "visits.py")

@@ -32,6 +32,7 @@ from bicycle_runtime.extraction.errors import (
     PLUGIN_NOT_MARKED,
     PLUGIN_OUT_OF_MEMORY,
     PLUGIN_RAISED,
+    SCRIPT_UNUSABLE,
     SDK_MISMATCH,
     UNDECLARED_LIBRARY,
     ExtractionError,
@@ -176,6 +177,8 @@ class Loading:
             try:
                 value = getattr(value, name)
             except AttributeError as error:
+                if self.target.version is not None:  # A job file.
+                    raise self._no_function(module) from error
                 where = getattr(value, "__file__", None) or getattr(
                     value, "__qualname__", repr(value)
                 )
@@ -308,6 +311,13 @@ class Loading:
         return ENTRY_POINT_BROKEN(
             plugin=target.name, dist=target.dist, target=target.target, reason=reason
         )
+
+    def _no_function(self, module: ModuleType) -> BicycleError:
+        file, name = self.target.dist_name, self.target.attribute
+        marked = (job for job, value in vars(module).items() if hasattr(value, _MARK))
+        names = ", ".join(f"{file}:{job}" for job in marked) or "none"
+        hint = f"use one of the functions with @bicycle_plugin: {names}"
+        return SCRIPT_UNUSABLE(file=file, problem=f"it has no function {name!r}", hint=hint)
 
     def _not_marked(self, module: ModuleType, value: Any) -> ExtractionError:
         code = getattr(value, "__code__", None)
