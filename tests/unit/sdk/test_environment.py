@@ -223,6 +223,14 @@ def test_a_preview_is_run_by_what_an_entry_point_names(words, tmp_path, monkeypa
     assert words.preview(3) == [1, "vertex_1", 3]
 
 
+@pytest.mark.parametrize("count", ["3", -1, 2.0, None])
+def test_a_preview_of_a_wrong_number_of_records_is_an_error(words, count):
+    with pytest.raises(StreamDefinitionError) as caught:
+        words.preview(count)
+
+    assert caught.value.facts["call"] == "preview"
+
+
 def test_a_preview_without_the_runtime_says_what_to_install(words, monkeypatch):
     monkeypatch.setattr(sys, "path", [])  # As if nothing were installed.
 

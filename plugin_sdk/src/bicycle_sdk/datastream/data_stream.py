@@ -7,6 +7,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from bicycle_sdk import aggregations, kafka, sinks
+from bicycle_sdk.arguments import require_whole
 from bicycle_sdk.datastream.base import Stream, refuse_key_type
 from bicycle_sdk.datastream.connecting import Connecting
 from bicycle_sdk.descriptors import SinkBuilder, SinkDescriptor, built
@@ -342,11 +343,13 @@ class DataStream(Connecting[T]):
 
         Raises:
             PreviewError: nothing that is installed can run it.
+            StreamDefinitionError: ``n`` is not a whole number from 0 to 1,000,000,000.
         """
         runner = preview_runner()
         if runner is None:
             raise PreviewError(vertex=self.vertex_id())
-        found: list[T] = runner(self._draft, self.vertex_id(), n)
+        count = require_whole("preview", n, low=0, high=1_000_000_000)
+        found: list[T] = runner(self._draft, self.vertex_id(), count)
         return found
 
 
