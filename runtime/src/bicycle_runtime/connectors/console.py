@@ -60,9 +60,6 @@ class _RowWriter(StagedWriter):
         rows = zip(*map(listed_values, batch.columns), strict=True)
         return [json_lines([list(map(_entry, row))]) for row in rows]
 
-    def prepare_one(self, value: Any, time_ms: int | None) -> bytes:
-        return self.prepare([value], [time_ms])[0]
-
 
 class ConsoleSink(StagedPublication, Sink):
     """A sink that prints records at publish; a crash may repeat an epoch."""

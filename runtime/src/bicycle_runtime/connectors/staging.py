@@ -100,9 +100,8 @@ class StagedWriter:
         return values
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return a record that can be encoded; raise the reason if it cannot."""
-        self._encode([value])
-        return value
+        """Return one record as ``prepare`` does; raise the reason if it cannot be encoded."""
+        return self.prepare([value], [time_ms])[0]
 
     def write(self, values: Sequence[Any]) -> None:
         """Append records, encoded or not; the file is created before the first one."""

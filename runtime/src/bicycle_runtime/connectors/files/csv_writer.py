@@ -124,20 +124,16 @@ class TimedCsvWriter(CsvWriter):
             self._names = [*self._names, time_field]
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> Any:
-        """Return the cells of each record, by column."""
+        """Return the cells of each record, by column.
+
+        Raises:
+            ValueError: a record has no event time.
+            UnencodableError: a record has no form in CSV.
+        """
         timed: Sequence[Any] | None = _timed_records(values, times, self._field)
         if timed is None:
             timed = list(map(self._with_time, values, times or repeat(None)))
         return super().prepare(timed, times)
-
-    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return the cells of a record, by column.
-
-        Raises:
-            ValueError: the record has no event time.
-            UnencodableError: it has no form in CSV.
-        """
-        return super().prepare_one(self._with_time(value, time_ms), time_ms)
 
     def _with_time(self, value: Any, time_ms: int | None) -> dict[str, Any]:
         return {**named_cells(value), self._field: _require_time(time_ms, self._field)}

@@ -83,10 +83,6 @@ class CopyWriter(StagedWriter):
         # hot path: one join per row; csv.writer and a format string take half as long again.
         return [("\t".join(row) + "\n").encode() for row in zip(*texts, strict=True)]
 
-    def prepare_one(self, value: Any, time_ms: int | None) -> bytes:
-        """Return the row of one record."""
-        return self.prepare([value], [time_ms])[0]
-
 
 def _check_required(rows: pyarrow.RecordBatch, table: CopyWriterFactory) -> None:
     """Raise ValueError where a row that is not a deletion lacks a required value."""
