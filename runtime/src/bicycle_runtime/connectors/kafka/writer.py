@@ -108,7 +108,19 @@ class KafkaWriterFactory:
             sending.discard()
 
 
-class StagingWriter(StagedWriter):
+class _MessageWriter:
+    _encoder: MessageEncoder
+
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
+        """Return the messages of some records."""
+        return self._encoder.encode(values, times)
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Message:
+        """Return the message of one record."""
+        return self._encoder.encode_one(value, time_ms)
+
+
+class StagingWriter(_MessageWriter, StagedWriter):
     """Stages messages in the form that the driver sends.
 
     Args:
@@ -120,16 +132,8 @@ class StagingWriter(StagedWriter):
         super().__init__(task, "messages.bin", pack_messages)
         self._encoder = encoder
 
-    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
-        """Return the messages of some records."""
-        return self._encoder.encode(values, times)
 
-    def prepare_one(self, value: Any, time_ms: int | None) -> Message:
-        """Return the message of one record."""
-        return self._encoder.encode_one(value, time_ms)
-
-
-class DirectWriter:
+class DirectWriter(_MessageWriter):
     """A writer that sends messages at once; ``finish`` waits for the brokers.
 
     Args:
@@ -156,14 +160,6 @@ class DirectWriter:
     @cached_property
     def _failures(self) -> DeliveryFailures:
         return DeliveryFailures(self._sending)
-
-    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
-        """Return the messages of some records."""
-        return self._encoder.encode(values, times)
-
-    def prepare_one(self, value: Any, time_ms: int | None) -> Message:
-        """Return the message of one record."""
-        return self._encoder.encode_one(value, time_ms)
 
     def write(self, values: list[Message]) -> None:
         """Send messages to the producer.
