@@ -36,6 +36,7 @@ from bicycle_sdk.option_values import (
 )
 
 __all__ = [
+    "CheckedOptions",
     "Declaration",
     "OptionInfo",
     "accepts",
@@ -362,6 +363,19 @@ def check(options: Any) -> None:
         value = getattr(options, info.name)
         if not accepts(info, value):
             raise _refusal(type(options), info, value)
+
+
+class CheckedOptions:
+    """The base of options whose values are checked when an object is made.
+
+    Raises:
+        OptionError: a value is not accepted, see ``check``.
+    """
+
+    __slots__ = ()  # A subclass adds its own.
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:

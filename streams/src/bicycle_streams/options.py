@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from bicycle_sdk.former_names import FormerNameWarning, collect_former_names
 from bicycle_sdk.locations import calling_frame
-from bicycle_sdk.options import check, from_mapping, option
+from bicycle_sdk.options import CheckedOptions, from_mapping, option
 from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.errors import STREAM_TLS_REFUSED, STREAM_TLS_UNUSABLE, StreamConnectError
 from bicycle_streams.tls_failures import tls_hint
@@ -60,7 +60,7 @@ def read_options(cls: type[_T], values: Mapping[str, object], *, file: str = "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamerOptions:
+class StreamerOptions(CheckedOptions):
     """The options of a streamer of any backend."""
 
     connect_timeout_ms: int = option(
@@ -85,9 +85,6 @@ class StreamerOptions:
         high=10_000_000,
         doc="Maximum number of delivered messages of a group that wait for ack(message).",
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True, kw_only=True)

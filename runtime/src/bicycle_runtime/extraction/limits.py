@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 
 PHASE_PREFIX = "bicycle-phase: "  # Before the phase that the child is in, in its dump.
 PIPE_LOST_EXIT_CODE = 117
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionLimits:
+class ExtractionLimits(CheckedOptions):
     """Bounds of one child process.
 
     Raises:
@@ -49,6 +49,3 @@ class ExtractionLimits:
     output_line_count: int = option(
         50, low=1, high=10_000, doc="Number of last lines of its output in an error."
     )
-
-    def __post_init__(self) -> None:
-        check(self)

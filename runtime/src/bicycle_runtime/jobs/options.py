@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
-from bicycle_sdk.options import check, describe, from_mapping, option
+from bicycle_sdk.options import CheckedOptions, describe, from_mapping, option
 
 if TYPE_CHECKING:
     from bicycle_sdk.graph import JobGraph
@@ -22,7 +22,7 @@ PROMPTED = "BICYCLE_SECRET_"  # Prefix of variables that hold prompted values.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(CheckedOptions):
     """The job to run, its checkpoints, and its behavior at failures."""
 
     plugin: str = option(
@@ -196,9 +196,6 @@ class JobOptions:
         high=3_600_000,
         doc="Time limit for a graceful stop: a longer epoch is aborted.",
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def options_of_new_job(given: Mapping[str, Any]) -> JobOptions:

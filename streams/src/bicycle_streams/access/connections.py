@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 from bicycle_streams.access.errors import CONNECTIONS_EXHAUSTED, CONNECTIONS_TOO_MANY
 from bicycle_streams.access.roles import LOCAL, NOBODY, Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
+class ConnectionOptions(CheckedOptions):
     """Bounds of connections that are open at once.
 
     Raises:
@@ -47,9 +47,6 @@ class ConnectionOptions:
     reserve_per_identity: int = option(
         4, low=1, high=100_000, doc="Additional connections of one token."
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 class OpenConnection:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriberOptions:
+class SubscriberOptions(CheckedOptions):
     """The options of the subscriber server."""
 
     slow: Literal["lag", "skip", "disconnect"] = option(
@@ -68,6 +68,3 @@ class SubscriberOptions:
         high=3_600_000,
         doc="Time without an answer after which a client is disconnected.",
     )
-
-    def __post_init__(self) -> None:
-        check(self)

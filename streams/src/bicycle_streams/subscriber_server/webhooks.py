@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 from bicycle_sdk.random_source import system_random
 from bicycle_sdk.secrets import Secret
 from bicycle_streams import (
@@ -58,7 +58,7 @@ _ANSWER_BYTES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookOptions:
+class WebhookOptions(CheckedOptions):
     """One table ``[[webhook]]`` of the file of webhooks."""
 
     name: str = option(doc="Name of the webhook, under which its position in the stream is stored.")
@@ -92,9 +92,6 @@ class WebhookOptions:
         doc="Maximum delay before a retry.",
         aliases=("pause_max_ms",),
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read_webhooks(path: Path) -> list[WebhookOptions]:

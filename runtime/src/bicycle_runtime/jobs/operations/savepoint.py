@@ -11,14 +11,14 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import Home, checkpoint_of
 from bicycle_runtime.jobs.operations.operation import OperationCall, OperationKind, Result
 from bicycle_sdk.errors import ConfigError
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 from bicycle_sdk.quantities import byte_text
 
 _S = TypeVar("_S", bound="SavepointOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointOptions:
+class SavepointOptions(CheckedOptions):
     """The name, the directory and the time limit of a savepoint."""
 
     name: str | None = option(
@@ -36,9 +36,6 @@ class SavepointOptions:
         doc="Time limit for a running job.",
         aliases=("timeout",),
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

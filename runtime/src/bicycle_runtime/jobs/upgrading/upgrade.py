@@ -53,7 +53,7 @@ from bicycle_runtime.jobs.upgrading.notes import (
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 
 _PLANNING = "bicycle_runtime.jobs.upgrading.planning"  # The program that makes the plan.
 _PLANNING_TIMEOUT_S = 300
@@ -64,7 +64,7 @@ _SAVEPOINT_SHARE = 3  # Of the time for stopping, one part of so many is for the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradeOptions:
+class UpgradeOptions(CheckedOptions):
     """The strategy of an upgrade, and the tests of the new version."""
 
     strategy: Strategy = option(
@@ -101,9 +101,6 @@ class UpgradeOptions:
     skip_savepoint: bool = option(
         default=False, doc="Create no savepoint before the previous version is stopped."
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def upgrade_job(

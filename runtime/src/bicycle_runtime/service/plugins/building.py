@@ -15,7 +15,7 @@ from bicycle_runtime.base.environment import chosen_variables, environment_for_p
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
-from bicycle_sdk.options import check, option
+from bicycle_sdk.options import CheckedOptions, option
 
 _MODULE = "bicycle_runtime.service.plugins.builder_child"
 _LOOK_S = 0.25
@@ -33,7 +33,7 @@ _VARIABLES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildLimits:
+class BuildLimits(CheckedOptions):
     """Bounds of one build.
 
     Raises:
@@ -49,9 +49,6 @@ class BuildLimits:
     disk_bytes: int = option(
         4 << 30, low=1 << 20, high=1 << 40, doc="Size limit of an environment during its build."
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def build_environment(
