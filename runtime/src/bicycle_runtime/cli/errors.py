@@ -1,7 +1,5 @@
 """Errors of the command line of jobs: the service, tokens, commands of extensions."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 SERVICE_UNREACHABLE = BicycleError.row(

@@ -4,8 +4,6 @@ Codes 17xx, and 269x of streams, 280x of PostgreSQL, 30xx of lakes, 31xx of HTTP
 own room. They name the vertex or the file, so that a user can act without reading a log.
 """
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 UNKNOWN_CONNECTOR = BicycleError.row(

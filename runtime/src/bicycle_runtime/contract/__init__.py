@@ -8,8 +8,6 @@ methods; what not every sink does is a mixin (``StagedPublication``, ``HoldsBack
 the engine looks for. Nothing here opens a file or knows a connector.
 """
 
-from __future__ import annotations
-
 from bicycle_runtime.contract.sink import (
     Accepts,
     ChecksBeforeStart,

@@ -1,7 +1,5 @@
 """Errors of the development room: unavailable brokers and clusters."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 BROKER_JAVA_MISSING = BicycleError.row(

@@ -1,7 +1,5 @@
 """Errors of the engine: graphs without a plan, lost workers, failed Spark starts."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

@@ -5,8 +5,6 @@ adds ``stderr_tail`` and ``stdout_tail`` (lists of lines). ``location`` is the u
 wherever it is known, else the entry point. This module does not import the child's machinery.
 """
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

@@ -1,7 +1,5 @@
 """Errors of formats. Codes 29xx."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 FORMAT_UNKNOWN = BicycleError.row(

@@ -1,7 +1,5 @@
 """Errors in the life of a job: names, locks, processes, guarantees."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

@@ -3,8 +3,6 @@
 A savepoint has the same folders, and two files more.
 """
 
-from __future__ import annotations
-
 __all__ = [
     "BEGUN_EPOCH",
     "CHECKPOINT_FORMAT_VERSION",

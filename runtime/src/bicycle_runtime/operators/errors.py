@@ -1,7 +1,5 @@
 """Errors of running operators: user functions that fail, time out or misbehave."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

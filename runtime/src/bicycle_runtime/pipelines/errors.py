@@ -1,7 +1,5 @@
 """Errors of pipelines, the jobs that are a file (BIC-27xx)."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 PIPELINE_UNREADABLE = BicycleError.row(

@@ -1,7 +1,5 @@
 """Errors of encoding: keys, records, exchange blobs."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

@@ -5,8 +5,6 @@ binary state that manifests are made of, stores for it, and a manager that saves
 events. ``docs/reference/checkpoint-format.md`` describes the bytes.
 """
 
-from __future__ import annotations
-
 from bicycle_runtime.recovery.checkpoint_file import decode_checkpoint, encode_checkpoint
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState
 from bicycle_runtime.recovery.checkpoint_store import (

@@ -1,7 +1,5 @@
 """Errors of recovery: damaged or duplicate manifests, jobs that do not match."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

@@ -1,7 +1,5 @@
 """Errors of state: incompatible types, damaged files, states without a merge."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 STATE_TYPE_CHANGED = BicycleError.row(

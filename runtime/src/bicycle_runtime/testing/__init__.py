@@ -6,8 +6,6 @@ out. Everything between input and output is the same as on Spark: stage plan, op
 state files, manifests. Only Spark's scheduling is missing.
 """
 
-from __future__ import annotations
-
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing.bundling import bundle_of
 from bicycle_runtime.testing.errors import HarnessError

@@ -1,7 +1,5 @@
 """Errors of tests: requests for missing parts of a job, or omitted rules."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 

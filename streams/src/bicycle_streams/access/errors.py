@@ -1,7 +1,5 @@
 """Errors of servers: unknown callers, invalid tokens, refused addresses."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 LOGIN_NEEDED = BicycleError.row(

@@ -1,7 +1,5 @@
 """Errors of any command line, and of the live view of streams."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 USAGE_REFUSED = BicycleError.row(

@@ -1,7 +1,5 @@
 """Errors of the file backend."""
 
-from __future__ import annotations
-
 from bicycle_streams.errors import StreamConnectError, StreamError
 
 FILE_MISSING = StreamConnectError.row(

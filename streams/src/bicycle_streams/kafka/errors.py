@@ -1,7 +1,5 @@
 """Errors of the Kafka backend."""
 
-from __future__ import annotations
-
 from bicycle_streams.errors import StreamConnectError, StreamError
 
 TOPIC_MISSING = StreamConnectError.row(

@@ -1,7 +1,5 @@
 """Errors of the Pulsar backend."""
 
-from __future__ import annotations
-
 from bicycle_streams.errors import StreamConnectError, StreamError, StreamUnsupportedError
 
 PARTITIONS_MISSING = StreamConnectError.row(

@@ -1,7 +1,5 @@
 """Errors of the Redis backend."""
 
-from __future__ import annotations
-
 from bicycle_streams.errors import CommitNotAllowedError, StreamConnectError, StreamError
 
 STREAM_MISSING = StreamConnectError.row(

@@ -1,7 +1,5 @@
 """Errors of the subscriber server: for clients, and at the start."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 FRAME_UNREADABLE = BicycleError.row(

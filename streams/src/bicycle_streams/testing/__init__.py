@@ -8,8 +8,6 @@ This package needs pytest, which the extra ``bicycle-streams[testing]`` brings. 
 names the plugin ``bicycle_streams.testing.plugin``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 # Before the imports below: only then do failed assertions of the suite show the compared values.

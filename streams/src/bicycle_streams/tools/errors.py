@@ -1,7 +1,5 @@
 """Errors of the tools."""
 
-from __future__ import annotations
-
 from bicycle_streams.errors import StreamError, StreamUnsupportedError
 
 SAME_STREAMS = StreamError.row(

@@ -1,7 +1,5 @@
 """Errors of uploaded plugins: refusals and conflicts."""
 
-from __future__ import annotations
-
 from bicycle_sdk.errors import BicycleError
 
 PLUGIN_UNKNOWN = BicycleError.row(

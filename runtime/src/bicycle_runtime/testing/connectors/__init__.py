@@ -8,8 +8,6 @@ if its suite passes.
 This package needs pytest, which the extra ``bicycle-runtime[testing]`` brings.
 """
 
-from __future__ import annotations
-
 import pytest
 
 # Before the imports below: only then do failed assertions of the suite show the compared values.
