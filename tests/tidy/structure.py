@@ -123,8 +123,9 @@ def lists_of_public_names() -> list[str]:
     A module may list names of other modules, which it exports, too.
     """
     found = []
-    for path in sorted((SOURCES / PACKAGE).rglob("*.py")):
-        parts = path.relative_to(SOURCES / PACKAGE).parts
+    packages = (SOURCES / PACKAGE, ROOT / "streams/src" / TOOLKIT)
+    for package, path in ((root, path) for root in packages for path in sorted(root.rglob("*.py"))):
+        parts = path.relative_to(package).parts
         interfaces = {"contract", "frames", "layouts", "testing"}
         if parts[0] in interfaces or path.name == "__init__.py":
             continue
@@ -150,7 +151,8 @@ def _targets(node: ast.stmt) -> list[str]:
         if isinstance(node, ast.AnnAssign)
         else []
     )
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    names = (name for target in targets for name in ast.walk(target))
+    return [name.id for name in names if isinstance(name, ast.Name)]
 
 
 def line_count(*, of_sql: bool = False) -> int:

@@ -23,8 +23,6 @@ from bicycle_streams.errors import (
     StreamUrlError,
 )
 
-__all__ = ["INTERNAL", "WILDCARD", "StreamKey", "StreamUrl", "StreamerUri"]
-
 KEY_LENGTH_MAX = 249
 _KEY = re.compile(r"[A-Za-z0-9._-]+")
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")

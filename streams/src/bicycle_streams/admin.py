@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import StreamUnsupportedError
 
-__all__ = ["GroupInfo", "ShardInfo", "StreamAdmin", "StreamInfo"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInfo:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Backoff"]
-
 
 class Backoff:
     """The pauses before further tries.

@@ -16,8 +16,6 @@ from bicycle_streams.contract import Streamer
 from bicycle_streams.errors import EXTRA_MISSING, PROTOCOL_REQUIRED, ProtocolUnknownError
 from bicycle_streams.options import StreamerOptions, read_options
 
-__all__ = ["ENTRY_POINTS", "backend_of", "connect"]
-
 ENTRY_POINTS = "bicycle.streams"
 _BACKENDS = {
     "file": "bicycle_streams.file.streamer:FileStreamer",

@@ -31,8 +31,6 @@ from bicycle_streams.errors import (
 from bicycle_streams.messages import At, Message, SeqPos
 from bicycle_streams.options import Mode, Start, StreamerOptions
 
-__all__ = ["AsyncMessages", "Consumer", "Subscription", "take_messages"]
-
 # The largest sequence of any backend; the smallest is 0.
 _SEQUENCE_MAX, _TIME_MAX = (1 << 64) - 1, (1 << 63) - 1
 

@@ -29,8 +29,6 @@ from bicycle_streams.errors import STREAMER_NOT_OPEN, StreamKeyEmptyError, Strea
 from bicycle_streams.options import Durability, Mode, Start, StreamerOptions
 from bicycle_streams.producing import Producer, Sender
 
-__all__ = ["Capabilities", "Streamer"]
-
 _LOOPBACK = re.compile(r"^(localhost|\[::1\])(?=[:/]|$)")
 _PORT = re.compile(r":\d+$")
 

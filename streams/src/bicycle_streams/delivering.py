@@ -16,8 +16,6 @@ from bicycle_streams.lines import BROADCAST
 from bicycle_streams.messages import Message
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["PREFETCH_BYTES", "Hub", "HubConsumer"]
-
 PREFETCH_BYTES = 32 << 20  # A consumer holds no more, whatever the size of its messages.
 
 

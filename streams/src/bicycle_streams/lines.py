@@ -15,8 +15,6 @@ from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import LINE_NOT_TEXT, LINE_UNREADABLE, PAYLOAD_NOT_A_LINE, StreamError
 from bicycle_streams.messages import Message, MessageHeader, Timestamp
 
-__all__ = ["BROADCAST", "LineDecoder", "LineHead", "format_line", "line_payload", "parse_line"]
-
 BROADCAST = StreamKey("broadcast")
 _HEAD = re.compile(r"\[([^\]]+)\]")
 _TIME = re.compile(r"(\d{4}|[+-]\d{6,})-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?")

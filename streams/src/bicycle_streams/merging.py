@@ -9,8 +9,6 @@ from bicycle_streams.consuming import AsyncMessages, Consumer
 from bicycle_streams.errors import StreamEndedError
 from bicycle_streams.messages import Message
 
-__all__ = ["MergedConsumers"]
-
 
 class MergedConsumers(AsyncMessages):
     """The messages of several consumers, the earliest first.

@@ -22,19 +22,6 @@ from bicycle_streams.errors import MOMENT_UNREADABLE, PayloadEncodingError
 if TYPE_CHECKING:
     from bicycle_sdk.formats import Codec
 
-__all__ = [
-    "BEGINNING",
-    "END",
-    "At",
-    "Headers",
-    "Message",
-    "MessageHeader",
-    "OutgoingMessage",
-    "Receipt",
-    "SeqPos",
-    "Timestamp",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The calendar repeats after this time; moments that ``datetime`` has no room for are moved by it.
 _CYCLE_YEARS, _CYCLE_MS = 400, 146_097 * 86_400_000

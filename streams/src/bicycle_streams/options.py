@@ -16,17 +16,6 @@ from bicycle_sdk.tls_files import TlsFiles
 from bicycle_streams.errors import STREAM_TLS_REFUSED, STREAM_TLS_UNUSABLE, StreamConnectError
 from bicycle_streams.tls_failures import tls_hint
 
-__all__ = [
-    "Durability",
-    "Mode",
-    "Start",
-    "StreamerOptions",
-    "TlsOptions",
-    "connect_error",
-    "read_options",
-    "tls_context",
-]
-
 _T = TypeVar("_T")
 _PACKAGE = __name__.partition(".")[0]
 Mode = Literal["real-time", "resumable", "load-balanced"]

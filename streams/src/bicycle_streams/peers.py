@@ -25,8 +25,6 @@ from bicycle_streams.delivering import Hub, HubConsumer
 from bicycle_streams.errors import ConnectionLostError, StreamEndedError, error_of
 from bicycle_streams.options import StreamerOptions, connect_error
 
-__all__ = ["PeerOptions", "PeerStreamer"]
-
 Peer = TypeVar("Peer")
 _LOG = logging.getLogger(__name__)
 

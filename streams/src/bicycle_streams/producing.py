@@ -25,8 +25,6 @@ from bicycle_streams.errors import (
 )
 from bicycle_streams.messages import Headers, Message, OutgoingMessage, Receipt
 
-__all__ = ["Producer", "Sender", "Sent"]
-
 Sent: TypeAlias = Awaitable[Receipt]
 Payload: TypeAlias = bytes | bytearray | memoryview | str
 GivenHeaders: TypeAlias = (

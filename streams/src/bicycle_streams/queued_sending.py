@@ -16,8 +16,6 @@ from bicycle_streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_streams.options import StreamerOptions
 from bicycle_streams.producing import Sender
 
-__all__ = ["LineSender", "Pending", "QueuedSender"]
-
 
 class Pending:
     """A message that waits for the other side, and its later receipt."""

@@ -17,8 +17,6 @@ from bicycle_streams.addresses import StreamKey
 from bicycle_streams.errors import UnacknowledgedError
 from bicycle_streams.messages import Message
 
-__all__ = ["Member", "SharedReader"]
-
 Position: TypeAlias = tuple[StreamKey, int, int]
 
 

@@ -23,8 +23,6 @@ from bicycle_streams.peers import PeerOptions, PeerStreamer
 from bicycle_streams.producing import Sender
 from bicycle_streams.queued_sending import LineSender, Pending
 
-__all__ = ["CHUNK_BYTES", "SocketOptions", "SocketPeer", "SocketStreamer"]
-
 CHUNK_BYTES = 1 << 18
 _LINGER_S = 1.0
 _BACKLOG = 128

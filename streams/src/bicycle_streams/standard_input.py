@@ -19,8 +19,6 @@ from weakref import WeakKeyDictionary
 
 from bicycle_streams.errors import OUTPUT_CLOSED, STANDARD_INPUT_UNREADABLE
 
-__all__ = ["batches_of_lines", "standard_input", "standard_output"]
-
 _CHUNK_SIZE = 1 << 16
 _BATCHES_MAX = 4
 _LINE_BYTES_MAX = 256 << 20  # A longer line fills the memory: it is several times in it.

@@ -27,8 +27,6 @@ from bicycle_streams.producing import Sender
 from bicycle_streams.queued_sending import LineSender, Pending
 from bicycle_streams.standard_input import batches_of_lines, standard_input, standard_output
 
-__all__ = ["StdioOptions", "StdioStreamer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioOptions(StreamerOptions):

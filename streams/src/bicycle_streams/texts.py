@@ -11,16 +11,6 @@ from typing import Any, Literal
 from bicycle_streams.lines import format_line
 from bicycle_streams.messages import Message, MessageHeader
 
-__all__ = [
-    "LineFormat",
-    "TextFormat",
-    "header_json",
-    "message_json",
-    "message_line",
-    "message_text",
-    "payload_text",
-]
-
 TextFormat = Literal["log", "ndjson"]
 LineFormat = Literal["log", "ndjson", "raw"]
 _BINARY = "<BINARY BLOB>"

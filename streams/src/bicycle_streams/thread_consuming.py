@@ -17,8 +17,6 @@ from bicycle_streams.errors import StreamError, UnacknowledgedError
 from bicycle_streams.messages import Message, SeqPos
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["ThreadConsumer"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-__all__ = ["refused_handshake", "tls_hint"]
-
 _LOOK_S = 0.05
 _CA, _CLIENT = "ca_file", "cert_file and key_file"
 

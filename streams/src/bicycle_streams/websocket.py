@@ -33,8 +33,6 @@ from bicycle_streams.peers import PeerOptions, PeerStreamer
 from bicycle_streams.producing import Sender
 from bicycle_streams.queued_sending import LineSender, Pending
 
-__all__ = ["WebSocketOptions", "WebSocketStreamer"]
-
 _BAD_FRAME_CODES = frozenset(
     {CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG}
 )

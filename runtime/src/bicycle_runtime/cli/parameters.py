@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.home import Home
     from bicycle_sdk.options import OptionInfo
 
-__all__ = [
-    "SERVICE_CA",
-    "SERVICE_TOKEN_FILE",
-    "SERVICE_URL",
-    "chosen_service",
-    "complete_savepoint",
-    "declared_options",
-    "folder_option",
-    "home",
-    "job_names",
-    "plugin_env_option",
-    "plugin_option",
-    "service_options",
-    "set_option",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 SERVICE_URL, SERVICE_TOKEN_FILE = "BICYCLE_SERVICE", "BICYCLE_TOKEN_FILE"
 SERVICE_CA = "BICYCLE_TLS_CA"

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bicycle_sdk.errors import BicycleError
 
-__all__ = ["CODE_RANGES", "MEANINGS", "exit_code_of"]
-
 OK, FAILED, USAGE, PLUGIN, CONFIG, STATE, ENVIRONMENT = range(7)
 
 MEANINGS: dict[int, str] = {

@@ -9,8 +9,6 @@ import click
 
 from bicycle_sdk.quantities import parse_duration_ms
 
-__all__ = ["answers", "duration_ms", "pairs"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

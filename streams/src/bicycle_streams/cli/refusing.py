@@ -13,8 +13,6 @@ from bicycle_streams.cli.errors import INTERNAL_ERROR, OUTPUT_FULL, USAGE_REFUSE
 from bicycle_streams.cli.exit_codes import exit_code_of
 from bicycle_streams.cli.rendering import answer_json, error_text, show_text
 
-__all__ = ["refuse"]
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

@@ -21,16 +21,6 @@ from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.logging import log_event
 from bicycle_sdk.result_tables import text_table
 
-__all__ = [
-    "answer_json",
-    "error_text",
-    "location_text",
-    "show_overview",
-    "show_table",
-    "show_text",
-    "write_line",
-]
-
 _LOG = logging.getLogger(__name__)
 
 

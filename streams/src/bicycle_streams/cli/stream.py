@@ -35,8 +35,6 @@ from bicycle_streams.tools.pipes import flux, tap
 from bicycle_streams.tools.sending import clock, interval_seconds, produce
 from bicycle_streams.tools.showing import show
 
-__all__ = ["stream_command"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _STARTS = {"start": "earliest", "end": "latest"}
 _LAST_COUNT = 10

@@ -10,8 +10,6 @@ from bicycle_sdk.quantities import byte_text, count_text, duration_text
 from bicycle_streams.texts import payload_text
 from bicycle_streams.tools.rates import Figures
 
-__all__ = ["COLUMNS", "HEADINGS", "SPARE_HEADINGS", "Column", "sort_streams"]
-
 _LATEST_WIDTH = 40
 
 

@@ -18,8 +18,6 @@ from bicycle_streams.file.decoding import decode
 from bicycle_streams.file.repairing import Report, repair, verify
 from bicycle_streams.texts import TextFormat
 
-__all__ = ["decode_command", "repair_command", "verify_command"]
-
 _file = click.argument("file", type=click.Path(path_type=Path))
 
 

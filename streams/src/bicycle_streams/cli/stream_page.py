@@ -24,8 +24,6 @@ from bicycle_streams.texts import message_text
 from bicycle_streams.tools.rates import Figures, Marks, Throughput, total
 from bicycle_streams.tools.watching import Watch
 
-__all__ = ["StreamPage"]
-
 _REFRESH_S = 1.0
 _TEXTS = ("stream", "latest", "location")
 _STYLES = {"bursting": "bold yellow", "stale": "bold red"}

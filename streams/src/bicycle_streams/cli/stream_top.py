@@ -22,8 +22,6 @@ from bicycle_streams.texts import message_json
 from bicycle_streams.tools.rates import HOUR_S, Figures, Marks, Throughput, total
 from bicycle_streams.tools.watching import Watch
 
-__all__ = ["top_command"]
-
 _HISTORY_MS_MAX = HOUR_S * 1_000
 
 

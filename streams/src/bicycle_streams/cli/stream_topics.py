@@ -19,8 +19,6 @@ from bicycle_streams.cli.stream_words import address_argument, backend_words
 from bicycle_streams.connecting import connect
 from bicycle_streams.messages import Timestamp
 
-__all__ = ["topics_command"]
-
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,8 +10,6 @@ import click
 from bicycle_streams.addresses import StreamUrl
 from bicycle_streams.cli.parameters import pairs
 
-__all__ = ["address_argument", "backend_words", "read_address"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -17,8 +17,6 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["draw_table", "draw_text", "terminal"]
-
 _THEME = Theme(
     {
         "bicycle.good": "green",

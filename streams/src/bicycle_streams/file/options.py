@@ -10,8 +10,6 @@ from bicycle_sdk.options import option
 from bicycle_streams.file.errors import BEACON_INTERVAL_INVALID
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["FileOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions(StreamerOptions):

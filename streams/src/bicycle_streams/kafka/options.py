@@ -11,8 +11,6 @@ from bicycle_sdk.kafka.values import KafkaProperties
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions
 
-__all__ = ["KafkaOptions", "ProgramProperties"]
-
 
 class ProgramProperties(KafkaProperties):
     """Properties of the Kafka client of a program, which may contain secrets."""

@@ -9,8 +9,6 @@ from bicycle_sdk.client_options import PulsarCluster
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions, TlsOptions
 
-__all__ = ["PulsarClusterOptions", "PulsarOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PulsarClusterOptions(PulsarCluster, TlsOptions):

@@ -9,8 +9,6 @@ from bicycle_sdk.client_options import RedisServer
 from bicycle_sdk.options import option
 from bicycle_streams.options import StreamerOptions, TlsOptions
 
-__all__ = ["AutoCommit", "RedisOptions", "RedisServerOptions"]
-
 AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 
 

@@ -32,8 +32,6 @@ from bicycle_streams.subscriber_server.filters import SubscriptionFilter
 from bicycle_streams.subscriber_server.options import SubscriberOptions
 from bicycle_streams.subscriber_server.requests import After, Begin, Subscribe, begin_of
 
-__all__ = ["Client", "ClientConnection"]
-
 _REPLIES_MAX = 100
 _YIELD_EVERY = 100
 

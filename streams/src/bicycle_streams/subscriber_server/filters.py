@@ -14,8 +14,6 @@ from typing import Any, Self, TypeAlias
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams.subscriber_server.errors import FILTER_UNREADABLE
 
-__all__ = ["SubscriptionFilter"]
-
 Condition: TypeAlias = Callable[[Any], bool]
 CONDITIONS_MAX = 200
 DEPTH_MAX = 8

@@ -12,8 +12,6 @@ import msgspec
 from bicycle_streams import BEGINNING, END, At, SeqPos, StreamError, Timestamp
 from bicycle_streams.subscriber_server.errors import FRAME_UNREADABLE
 
-__all__ = ["After", "Begin", "Login", "Subscribe", "Unsubscribe", "begin_of", "read_request"]
-
 ID_LENGTH_MAX = 64
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_LENGTH_MAX)]
 

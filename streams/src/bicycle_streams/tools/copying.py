@@ -17,8 +17,6 @@ from bicycle_streams.tools.opening import (
     streamer_to_write,
 )
 
-__all__ = ["relay"]
-
 _BATCH = 1_000
 _KEY = attrgetter("stream_key")
 _WAITING_MAX = 20_000

@@ -12,16 +12,6 @@ from bicycle_streams.errors import StreamKeyEmptyError, StreamUnsupportedError
 from bicycle_streams.messages import At, Timestamp
 from bicycle_streams.producing import Producer
 
-__all__ = [
-    "Tally",
-    "Words",
-    "position",
-    "producer_of",
-    "refuse_unknown",
-    "streamer_to_read",
-    "streamer_to_write",
-]
-
 Words = Mapping[str, object]
 
 

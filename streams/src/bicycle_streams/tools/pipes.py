@@ -22,8 +22,6 @@ from bicycle_streams.producing import Producer
 from bicycle_streams.tools.errors import LINE_TOO_LONG, PATH_TAKEN
 from bicycle_streams.tools.opening import Words, streamer_to_read, streamer_to_write
 
-__all__ = ["flux", "tap"]
-
 _CHUNK_SIZE = 1 << 16
 _LINE_SIZE_MAX = 16 << 20
 _LOOK_S = 0.02

@@ -10,8 +10,6 @@ from bicycle_streams.admin import StreamInfo
 from bicycle_streams.errors import StreamError
 from bicycle_streams.messages import Message
 
-__all__ = ["HOUR_S", "Figures", "Marks", "Rates", "StreamWatch", "Throughput", "total"]
-
 MINUTE_S, HOUR_S = 60, 3_600
 
 

@@ -17,8 +17,6 @@ from bicycle_streams.standard_input import batches_of_lines
 from bicycle_streams.tools.errors import RECORD_UNREADABLE
 from bicycle_streams.tools.opening import Tally, Words, producer_of, streamer_to_write
 
-__all__ = ["clock", "interval_seconds", "produce"]
-
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 # The exceptions for an invalid line; StreamError for an invalid key or time.
 _NO_RECORD = (ValueError, AttributeError, KeyError, TypeError, RecursionError, StreamError)

@@ -12,8 +12,6 @@ from bicycle_streams.contract import Streamer
 from bicycle_streams.messages import At, Message, Timestamp
 from bicycle_streams.tools.opening import Words, refuse_unknown, streamer_to_read
 
-__all__ = ["show"]
-
 Write: TypeAlias = Callable[[Message], None]
 Shown: TypeAlias = dict[tuple[StreamKey, int], int]
 _BATCH = 1_000

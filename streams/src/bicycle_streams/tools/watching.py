@@ -30,8 +30,6 @@ from bicycle_streams.tools.errors import NOTHING_KEPT
 from bicycle_streams.tools.opening import Words
 from bicycle_streams.tools.rates import Figures, Marks, StreamWatch
 
-__all__ = ["Watch"]
-
 _BATCH = 10_000
 _ASK_S = 2.0
 _PAUSE_S = 1.0
