@@ -28,7 +28,6 @@ from bicycle_runtime.cli.parameters import (
     SERVICE_URL,
     chosen_service,
     home,
-    service_options,
 )
 from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.cli.uploading import job_facts
@@ -45,15 +44,6 @@ from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.fleet import FleetView, view_of
 from bicycle_runtime.service.watching.workers import worker_rows
 from bicycle_sdk.clock import SystemClock
-
-__all__ = [
-    "JobAccess",
-    "RemoteJobs",
-    "reached_jobs",
-    "reached_service",
-    "remote_start",
-    "service_options",
-]
 
 _TOKEN = "BICYCLE_TOKEN"
 _LETTERS_PAGE = 500

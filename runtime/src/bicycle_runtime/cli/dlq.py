@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from bicycle_runtime.cli.access import reached_jobs, service_options
+from bicycle_runtime.cli.access import reached_jobs
 from bicycle_runtime.cli.operations import add_operations
-from bicycle_runtime.cli.parameters import job_names
+from bicycle_runtime.cli.parameters import job_names, service_options
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_sdk.quantities import byte_text
 from bicycle_streams.cli.commands import command, command_group

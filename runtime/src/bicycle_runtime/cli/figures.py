@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.parameters import job_names
+from bicycle_runtime.cli.access import reached_jobs
+from bicycle_runtime.cli.parameters import job_names, service_options
 from bicycle_sdk.quantities import byte_text, duration_text
 from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers

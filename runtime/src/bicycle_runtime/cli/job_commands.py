@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.parameters import job_names
+from bicycle_runtime.cli.access import reached_jobs
+from bicycle_runtime.cli.parameters import job_names, service_options
 from bicycle_runtime.cli.rendering import (
     lag_text,
     metric_texts,

@@ -7,8 +7,8 @@ from collections import deque
 
 import click
 
-from bicycle_runtime.cli.access import reached_jobs, service_options
-from bicycle_runtime.cli.parameters import job_names
+from bicycle_runtime.cli.access import reached_jobs
+from bicycle_runtime.cli.parameters import job_names, service_options
 from bicycle_streams.cli.commands import command
 from bicycle_streams.cli.parameters import answers
 from bicycle_streams.cli.rendering import answer_json

@@ -14,9 +14,14 @@ from bicycle_runtime.cli.access import (
     RemoteJobs,
     reached_jobs,
     reached_service,
+)
+from bicycle_runtime.cli.parameters import (
+    complete_savepoint,
+    declared_options,
+    home,
+    job_names,
     service_options,
 )
-from bicycle_runtime.cli.parameters import complete_savepoint, declared_options, home, job_names
 from bicycle_runtime.cli.status_lines import show_status
 from bicycle_runtime.jobs.operations.operation import OperationKind, Result
 from bicycle_runtime.jobs.operations.savepoint import savepoint_line

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from bicycle_runtime.base.thread_safe_types import prepare_type
-from bicycle_runtime.cli.access import reached_jobs, service_options
+from bicycle_runtime.cli.access import reached_jobs
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.operations import add_operations
-from bicycle_runtime.cli.parameters import complete_savepoint, job_names
+from bicycle_runtime.cli.parameters import complete_savepoint, job_names, service_options
 from bicycle_runtime.cli.rendering import time_text
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.quantities import amount, byte_text, count_text
