@@ -21,7 +21,8 @@ from measuring import WrongOutputError
 from workloads import Events, scratch
 
 from bicycle_runtime.cli.parameters import home
-from bicycle_runtime.dev.kafka_broker import BrokerOptions, KafkaBroker
+from bicycle_runtime.dev.broker_options import BrokerOptions
+from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from bicycle_runtime.dev.kafka_topics import create_topic, open_admin
 
 __all__ = ["PARTITIONS", "READING", "Output", "Place", "kafka_place"]

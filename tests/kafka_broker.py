@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev import kafka_topics
-from bicycle_runtime.dev.broker_options import make_keystore
+from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity, make_keystore
 from bicycle_runtime.dev.errors import BROKER_MISSING
-from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
+from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from tests.raising import raises
 from tests.waiting import PATIENCE_S
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.dev.kafka_broker import BrokerOptions, KafkaBroker
+from bicycle_runtime.dev.broker_options import BrokerOptions
+from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, listed_jars
 
 _JAVA = """\

@@ -4,7 +4,8 @@ import types
 
 import pytest
 
-from bicycle_runtime.connectors.registry import Extension, load_registry
+from bicycle_runtime.base.extensions import Extension
+from bicycle_runtime.connectors.registry import load_registry
 from bicycle_runtime.formats.contract import format_hook
 from bicycle_runtime.formats.errors import FORMAT_LIBRARY_MISSING, FORMAT_UNKNOWN
 from bicycle_runtime.formats.registry import OWN_FORMATS, FormatRegistry, find_formats, make_codec

@@ -24,18 +24,6 @@ from bicycle_runtime.formats.contract import FormatHooks
 from bicycle_runtime.state.settings import OWN_BACKENDS
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "ConnectorRegistry",
-    "Extension",
-    "Offer",
-    "OfferKind",
-    "RefusedExtension",
-    "create_sink",
-    "create_source",
-    "default_registry",
-    "load_registry",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedExtension:

@@ -38,7 +38,6 @@ from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.dev.broker_options import (
     HOST,
     BrokerOptions,
-    BrokerSecurity,
     server_properties,
 )
 from bicycle_runtime.dev.errors import (
@@ -53,15 +52,6 @@ from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wait_until
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.random_source import system_random
-
-__all__ = [
-    "BrokerOptions",
-    "BrokerRecord",
-    "BrokerSecurity",
-    "KafkaBroker",
-    "answers_api_versions",
-    "serves_metadata",
-]
 
 _API_VERSIONS, _VERSION, _CORRELATION, _NO_NAME = 18, 0, 20_261, -1
 _REQUEST = struct.pack(">hhih", _API_VERSIONS, _VERSION, _CORRELATION, _NO_NAME)

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from bicycle_runtime.connectors.registry import (
-    ConnectorRegistry,
-    Extension,
-    default_registry,
-    load_registry,
-)
+from bicycle_runtime.base.extensions import Extension
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry, load_registry
 from bicycle_runtime.testing import script as script_module
 from bicycle_sdk.graph import JobGraph, OperatorKind
 

@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.connectors.registry import (
-    ConnectorRegistry,
-    Extension,
-    default_registry,
-    load_registry,
-)
+from bicycle_runtime.base.extensions import Extension
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry, load_registry
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, Headers, Sink, Source
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor

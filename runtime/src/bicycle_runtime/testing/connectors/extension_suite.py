@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import pytest
 
-from bicycle_runtime.connectors.registry import ConnectorRegistry, Extension, load_registry
+from bicycle_runtime.base.extensions import Extension
+from bicycle_runtime.connectors.registry import ConnectorRegistry, load_registry
 from bicycle_runtime.testing.connectors.cases import SinkCase, SourceCase
 from bicycle_streams.testing.rules import PLUGIN, Suite, rules_of
 
