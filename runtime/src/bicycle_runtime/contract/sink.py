@@ -17,25 +17,6 @@ from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
 
-__all__ = [
-    "Accepts",
-    "ChecksBeforeStart",
-    "DropsRecords",
-    "EventTimes",
-    "HoldsBackOutput",
-    "InterruptiblePublication",
-    "MakesTargets",
-    "PreparingWriter",
-    "PromptWriter",
-    "Sink",
-    "SinkWriter",
-    "StagedFile",
-    "StagedPublication",
-    "Waiting",
-    "WriterFactory",
-    "WriterTask",
-    "in_subtask_order",
-]
 
 # The event time of each record in ms, None for a record without event time. None instead of the
 # list: the sink does not read event times, or the stream has no event time.

@@ -15,29 +15,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
 
-__all__ = [
-    "BadRecord",
-    "Budget",
-    "FieldReader",
-    "FollowingReader",
-    "FollowsPublication",
-    "Headers",
-    "Lag",
-    "Raw",
-    "ReadOn",
-    "ReadsOn",
-    "RereadsEarlierSlices",
-    "Slice",
-    "SnapshotsState",
-    "Source",
-    "SourceBatch",
-    "SourceReader",
-    "SourceStatus",
-    "StartsBeforeSinks",
-    "even_slices",
-    "total_lag",
-]
-
 Headers = tuple[tuple[str, bytes | None], ...]  # None: a header without a value.
 Raw = tuple[bytes | None, bytes | None]  # Key and value of a message, as they came.
 

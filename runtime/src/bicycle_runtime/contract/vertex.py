@@ -19,8 +19,6 @@ from bicycle_sdk.clock import Clock
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
 
-__all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee", "LetterFolder", "Refusal"]
-
 
 class Guarantee(Enum):
     """The guarantee of a connector after any crash, from weakest to strongest."""

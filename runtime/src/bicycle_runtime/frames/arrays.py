@@ -11,11 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = [
-    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "arrow", "as_numbers", "listed_values",
-    "magnitude", "number_array", "numpy", "steps", "unpack",
-]  # fmt: skip
-
 PackedInts = tuple[int, str, bytes]  # The offset to add, the type of the items, and the items.
 
 TOTAL_MAX = 1 << 62  # the limit of a sum of ints: half of the range of an item

@@ -32,8 +32,6 @@ from bicycle_runtime.frames.vectors import (
 from bicycle_runtime.records.exactness import PLAIN
 from bicycle_sdk.state.separation import separate
 
-__all__ = ["MISSING", "FieldRows", "Frame", "Name", "joined"]
-
 Name = str | int | None  # A field, an index in a tuple, or None for a record that is a plain value.
 # The value of a row for a field that its record lacks.
 MISSING = msgspec.UNSET
