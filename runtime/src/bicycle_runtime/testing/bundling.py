@@ -21,8 +21,6 @@ from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["bundle_of", "bundle_of_graph"]
-
 _PLUGIN = "harness"
 
 

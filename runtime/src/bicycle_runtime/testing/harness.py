@@ -33,8 +33,6 @@ from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.state import Timer
 
-__all__ = ["Harness", "Snapshot"]
-
 _ALL = object()  # No key: the state of all.
 
 

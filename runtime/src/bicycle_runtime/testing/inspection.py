@@ -51,8 +51,6 @@ from bicycle_sdk.state import (
 )
 from bicycle_sdk.state.access import plain_view
 
-__all__ = ["SealedObjects"]
-
 Main = TypeVar("Main", bound=StateTable)
 _UNTYPED: dict[str, type[Any]] = {
     "value": ValueStateDescriptor,

@@ -49,8 +49,6 @@ from bicycle_sdk.random_source import system_random
 if TYPE_CHECKING:
     from bicycle_runtime.testing.options import HarnessOptions
 
-__all__ = ["LocalJob"]
-
 _RESTARTS_MAX = 100
 
 

@@ -10,8 +10,6 @@ from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing.rewiring import Tap
 
-__all__ = ["HarnessOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessOptions:

@@ -20,8 +20,6 @@ from bicycle_runtime.pipelines.record_functions import TimeOf
 from bicycle_runtime.testing.harness import Harness
 from bicycle_sdk import StreamEnvironment
 
-__all__ = ["TestOutcome", "run_pipeline_tests"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:

@@ -20,8 +20,6 @@ from bicycle_runtime.testing.rewiring import add_taps, part_before, used_payload
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.drafts import GraphDraft
 
-__all__ = ["preview", "preview_epochs"]
-
 _FIRST_RECORDS = 1_000
 
 

@@ -10,8 +10,6 @@ from bicycle_runtime.connectors.registry import ConnectorRegistry, default_regis
 from bicycle_runtime.testing import script as script_module
 from bicycle_sdk.graph import JobGraph, OperatorKind
 
-__all__ = ["registry_for"]
-
 
 def registry_for(graph: JobGraph, extensions: Sequence[object] = ()) -> ConnectorRegistry:
     """Return our connectors, the script and these extensions.

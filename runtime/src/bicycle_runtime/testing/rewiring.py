@@ -13,17 +13,6 @@ from typing import Any
 from bicycle_runtime.testing.script import SCRIPT_TYPE
 from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 
-__all__ = [
-    "add_taps",
-    "capture_sinks",
-    "part_before",
-    "script_sources",
-    "scripted_sources",
-    "sink_names",
-    "tap_name",
-    "used_payloads",
-]
-
 COLLECT_TYPE = "collect"
 Tap = str | tuple[str, str]
 

@@ -24,8 +24,6 @@ from bicycle_sdk.datastream import DataStream
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
 
-__all__ = ["Finished", "Runner", "play"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:

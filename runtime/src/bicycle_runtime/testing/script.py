@@ -33,8 +33,6 @@ from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.options import option
 
-__all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
-
 SHARD = "script"
 SCRIPT_TYPE = "script"
 T = TypeVar("T")

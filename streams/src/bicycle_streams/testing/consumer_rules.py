@@ -18,8 +18,6 @@ from bicycle_streams import (
 )
 from bicycle_streams.testing.cases import CaseRules, StreamCase, numbers, play, send, texts
 
-__all__ = ["ConsumerRules"]
-
 _WAIT_S = 0.2  # So long nothing comes, where there is nothing.
 
 

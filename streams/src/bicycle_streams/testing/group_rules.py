@@ -11,8 +11,6 @@ from bicycle_streams import Consumer, Streamer, StreamUnsupportedError
 from bicycle_streams.options import Start
 from bicycle_streams.testing.cases import CaseRules, StreamCase, numbers, play, send
 
-__all__ = ["GroupRules"]
-
 
 class GroupRules(CaseRules):
     """The rules for consumers of one group, at once or in turn."""

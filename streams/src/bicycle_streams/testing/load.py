@@ -9,8 +9,6 @@ import pytest
 from bicycle_streams import Consumer, Streamer
 from bicycle_streams.testing.cases import CaseRules, StreamCase, play
 
-__all__ = ["StreamLoadSuite"]
-
 COUNT = 100_000
 _BATCH = 1_000
 _FILL = b"x" * 248

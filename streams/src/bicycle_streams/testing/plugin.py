@@ -14,13 +14,6 @@ import pytest
 
 from bicycle_streams.testing.rules import Suite, applies, missing_traits, rules_of
 
-__all__ = [
-    "pytest_collection_modifyitems",
-    "pytest_pycollect_makeitem",
-    "pytest_runtest_makereport",
-    "pytest_terminal_summary",
-]
-
 
 @dataclass(slots=True)
 class _Results:

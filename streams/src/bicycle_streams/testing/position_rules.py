@@ -19,8 +19,6 @@ from bicycle_streams import (
 )
 from bicycle_streams.testing.cases import CaseRules, StreamCase, lately_ms, numbers, play, send
 
-__all__ = ["PositionRules"]
-
 HOW = [
     pytest.param({}, id="alone"),
     pytest.param({"mode": "resumable", "group": "g"}, id="resumable"),

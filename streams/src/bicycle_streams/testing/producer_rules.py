@@ -31,8 +31,6 @@ from bicycle_streams.testing.cases import (
 )
 from bicycle_streams.testing.rules import needs
 
-__all__ = ["ProducerRules"]
-
 _STEP_MS = 1_000
 _ALL_BYTES = bytes(range(256))
 

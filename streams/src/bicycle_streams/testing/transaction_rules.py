@@ -16,8 +16,6 @@ from bicycle_streams import (
 )
 from bicycle_streams.testing.cases import CaseRules, StreamCase, numbers, play, send
 
-__all__ = ["TransactionRules"]
-
 _GROUP = "g"
 _SILENCE_S = 1.0
 _SHARED_COUNT = 60

@@ -16,8 +16,6 @@ from bicycle_runtime.connectors.registry import ConnectorRegistry, load_registry
 from bicycle_runtime.testing.connectors.cases import SinkCase, SourceCase
 from bicycle_streams.testing.rules import PLUGIN, Suite, rules_of
 
-__all__ = ["ExtensionSuite"]
-
 
 class ExtensionSuite:
     """Inherit, and name the extension and the suites of its connectors.

@@ -10,8 +10,6 @@ from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors.cases import SinkCase
 from bicycle_runtime.testing.connectors.running import pauses
 
-__all__ = ["Output"]
-
 
 class Output:
     """A comparison of visible with expected output, as strict as the guarantee.

@@ -15,8 +15,6 @@ import cloudpickle
 
 from bicycle_runtime.contract import Slice, SourceBatch, SourceReader
 
-__all__ = ["find_steps", "kill_at", "read_elsewhere"]
-
 _DIED = 9
 _READ_S = 60
 _PROGRAM = """

@@ -41,16 +41,6 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.clock import Clock, ManualClock
 
-__all__ = [
-    "PLENTY",
-    "Epoch",
-    "SinkRun",
-    "SourceRun",
-    "eventually",
-    "services_in",
-    "values_of",
-]
-
 PLENTY = Budget(record_count=1_000_000, byte_count=1 << 30, parallelism=2)
 _WAIT_S = 60.0
 _PAUSE_S = 0.005

@@ -41,8 +41,6 @@ from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams.testing.rules import Suite, needs
 
-__all__ = ["SinkSuite"]
-
 _PARALLELISMS = (2, 1, 3, 2)  # Writers of each epoch: the sink is rescaled between them.
 _PER_WRITER = 5
 _PART = 10  # Records of one of the three parts of a job's input.

@@ -43,8 +43,6 @@ from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 from bicycle_streams.testing.rules import Suite, needs
 
-__all__ = ["SourceSuite"]
-
 _ALL = range(RECORD_COUNT)
 _HALF = range(RECORD_COUNT // 2)
 _REST = range(RECORD_COUNT // 2, RECORD_COUNT)
