@@ -30,7 +30,8 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.memory.tables import FunctionTable, GroupState, StateTable
+from bicycle_runtime.state.memory.space import StateTable
+from bicycle_runtime.state.memory.tables import FunctionTable, GroupState
 from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.memory.windows import WindowTable
 from bicycle_runtime.state.sealed.refs import with_mark

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from bicycle_runtime.layouts.state import ChangeSet
-from bicycle_runtime.state.memory.tables import StateTable
+from bicycle_runtime.state.memory.space import StateTable
 
 Main = TypeVar("Main", bound=StateTable)
 

@@ -24,22 +24,13 @@ from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
-from bicycle_runtime.state.memory.space import MemorySpace, NotingDict, StateSpace, StateTable
+from bicycle_runtime.state.memory.space import MemorySpace, NotingDict, StateSpace
 from bicycle_runtime.state.memory.tracked import TrackedDict, Tracking
 from bicycle_runtime.state.memory.undoing import attribute_memo
 from bicycle_runtime.state.sealed.changes import emptied_change_set, make_change_set
 from bicycle_runtime.state.undo import UndoLog
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.functions import RichAsyncFunction
-
-__all__ = [
-    "AccumulatorTable",
-    "DictState",
-    "FunctionTable",
-    "GroupState",
-    "StateTable",
-]
-
 
 _MISSING = object()
 
