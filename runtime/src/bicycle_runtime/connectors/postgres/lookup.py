@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from bicycle_runtime.connectors.postgres.table import table_name
+from bicycle_runtime.connectors.postgres.table import column_names, table_name
 from bicycle_sdk.clock import Clock, SystemClock
 
 Row = dict[str, Any]
@@ -50,11 +50,9 @@ class LookupTable:
         self._cache: OrderedDict[Any, tuple[float, Row | None]] = OrderedDict()
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._connecting = asyncio.Lock()
-        names: sql.Composable = sql.SQL("*")
-        if columns is not None:
-            names = _list(map(sql.Identifier, dict.fromkeys([*keys, *columns])))
+        names = None if columns is None else dict.fromkeys([*keys, *columns])
         self._statement = sql.SQL("select {} from {} where ({})").format(
-            names, table_name(table), _list(map(sql.Identifier, keys))
+            column_names(names), table_name(table), column_names(keys)
         )
 
     async def find(self, keys: Iterable[Any]) -> dict[Any, Row | None]:

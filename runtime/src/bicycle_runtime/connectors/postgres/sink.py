@@ -33,6 +33,7 @@ from bicycle_runtime.connectors.postgres.copy_rows import (
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import (
     UnsuitableError,
+    column_names,
     create_table,
     limits_of,
     table_name,
@@ -307,7 +308,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         self, connection: psycopg.Connection[Any], table: sql.Identifier,
         columns: Sequence[str], rows: Iterable[bytes],
     ) -> None:  # fmt: skip
-        statement = sql.SQL("copy {} ({}) from stdin").format(table, _names(columns))
+        statement = sql.SQL("copy {} ({}) from stdin").format(table, column_names(columns))
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for block in rows:
                 copy.write(block)
@@ -321,8 +322,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             "table": table,
             "stage": _STAGE,
             "number": _NUMBER,
-            "columns": _names(state["columns"]),
-            "keys": _names(keys),
+            "columns": column_names(state["columns"]),
+            "keys": column_names(keys),
             "deleted": sql.SQL(", false as {}" if deleted else "").format(sql.Identifier(deleted)),
         }
         connection.execute(
@@ -427,10 +428,6 @@ def _lines_in(blocks: Iterable[bytes]) -> Iterator[bytes]:
         *lines, left = (left + block).split(b"\n")
         for line in lines:
             yield line + b"\n"
-
-
-def _names(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def _check_keys(options: PostgresSinkOptions, spec: ConnectorSpec, names: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 
 from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.connectors.postgres.server import PostgresServer
-from bicycle_runtime.connectors.postgres.table import table_name
+from bicycle_runtime.connectors.postgres.table import column_names, table_name
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.typed_rows import columns_for, records_of
 from bicycle_runtime.contract import (
@@ -105,14 +105,11 @@ class PostgresReader:
 
     def _statement(self) -> sql.Composed:
         names = columns_for(self.spec.record_type)
-        found: sql.Composable = sql.SQL("*")
-        if names is not None:
-            wanted = dict.fromkeys([*names, self.options.column])
-            found = sql.SQL(", ").join(map(sql.Identifier, wanted))
+        wanted = None if names is None else dict.fromkeys([*names, self.options.column])
         return sql.SQL(
             "select {found} from {table} where {column} >= %s and {column} < %s order by {column}"
         ).format(
-            found=found,
+            found=column_names(wanted),
             table=table_name(self.options.table),
             column=sql.Identifier(self.options.column),
         )
@@ -296,11 +293,8 @@ class PostgresSource(Source):
             )
         try:
             statement = sql.SQL("select {found} from {table} limit 0")
-            names = columns_for(self.spec.record_type)
-            found_names: sql.Composable = sql.SQL("*")
-            if names is not None:
-                found_names = sql.SQL(", ").join(map(sql.Identifier, names))
-            connection.execute(statement.format(found=found_names, table=self._names()["table"]))
+            columns = column_names(columns_for(self.spec.record_type))
+            connection.execute(statement.format(found=columns, table=self._names()["table"]))
         except psycopg.errors.Error as error:
             hint = "map the record type to existing columns, and grant select on the table"
             raise self._unsuitable(str(error).strip().splitlines()[0], hint) from error

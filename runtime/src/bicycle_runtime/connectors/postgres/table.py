@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,13 @@ def table_name(text: str) -> sql.Identifier:
     return sql.Identifier(*text.split(".", 1))
 
 
+def column_names(names: Iterable[str] | None) -> sql.Composable:
+    """Return columns for statements, separated by commas; None stands for all columns."""
+    if names is None:
+        return sql.SQL("*")
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
 def create_table(
     connection: psycopg.Connection[Any], table: str, schema: pyarrow.Schema, keys: Sequence[str]
 ) -> None:
@@ -95,8 +102,7 @@ def create_table(
         for field in schema
     ]
     if keys:
-        names = sql.SQL(", ").join(map(sql.Identifier, keys))
-        parts.append(sql.SQL("primary key ({})").format(names))
+        parts.append(sql.SQL("primary key ({})").format(column_names(keys)))
     statement = sql.SQL("create table if not exists {} ({})")
     connection.execute(statement.format(table_name(table), sql.SQL(", ").join(parts)))
 
