@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import NO_RETENTION, NOTHING_TO_FOLLOW
 from bicycle_sdk.errors import OptionError
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.options import JobOptions
+
 _FILE_SOURCES = frozenset({"text", "jsonl", "csv"})
 _SOURCES_WITH_RETENTION = frozenset({"kafka"})
+
+
+def with_run_options(bundle: JobBundle, options: JobOptions) -> JobBundle:
+    """Return the job with its sources changed by the options of a run.
+
+    Raises:
+        NOTHING_TO_FOLLOW: no source reads files, but the run follows them.
+        NO_RETENTION: no source can lose input, but the run has a policy for that.
+    """
+    if options.follow:
+        bundle = with_follow(bundle)
+    if options.on_data_loss is not None:
+        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    return bundle
 
 
 def with_follow(bundle: JobBundle) -> JobBundle:

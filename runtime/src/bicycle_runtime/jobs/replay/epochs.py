@@ -14,14 +14,13 @@ from typing import Any, Literal
 from bicycle_runtime.base.children import Child, NoAnswerError
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
 from bicycle_runtime.jobs.errors import REPLAY_ENDED, REPLAY_PLUGIN_UNKNOWN
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import resolve_plugin
-from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
+from bicycle_runtime.jobs.plugins.graph_changes import with_run_options
 from bicycle_runtime.recovery.savepoints import job_facts
 
 NEXT: Literal["next"] = "next"
@@ -82,7 +81,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     # The child finds modules where this process does.
     bundle = extract(resolve_plugin(plugin, plugin_env, home), {**known, **request.params})
     if asked is not None:
-        bundle = _as_asked(bundle, asked.options)
+        bundle = with_run_options(bundle, asked.options)
     settings = asked.engine if asked is not None else {}
     engine = {name: settings[name] for name in _STATE_SETTINGS & settings.keys()}
     words = {
@@ -111,12 +110,3 @@ def _find_request(home: Home, request: ReplayRequest) -> JobRequest | None:
         return None
     folder = home.folder(request.job)
     return folder.read_request() if folder.request_path.exists() else None
-
-
-def _as_asked(bundle: JobBundle, options: JobOptions) -> JobBundle:
-    """Return the bundle with the sources changed by options of the run."""
-    if options.follow:
-        bundle = with_follow(bundle)
-    if options.on_data_loss is not None:
-        bundle = with_data_loss_policy(bundle, options.on_data_loss)
-    return bundle

@@ -22,11 +22,7 @@ from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer, require_iden
 from bicycle_runtime.jobs.control.previous_run import require_checkpoint
 from bicycle_runtime.jobs.home import JobLocation
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.plugins.graph_changes import (
-    require_parallelism,
-    with_data_loss_policy,
-    with_follow,
-)
+from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism, with_run_options
 from bicycle_runtime.jobs.running.first_status import take_setup
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
@@ -245,10 +241,7 @@ def plan_job_setup(bundle: JobBundle, request: JobRequest, location: JobLocation
         BicycleError: the graph cannot run so, or a connector's settings are wrong.
     """
     options = request.options
-    if options.follow:
-        bundle = with_follow(bundle)
-    if options.on_data_loss is not None:
-        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    bundle = with_run_options(bundle, options)
     require_parallelism(bundle.graph, options.parallelism)
     setup = prepare_job(
         bundle,
