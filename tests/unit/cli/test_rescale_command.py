@@ -1,5 +1,7 @@
 """``bicycle rescale``: its words, its answer, its exit codes."""
 
+from dataclasses import asdict
+
 import pytest
 
 from bicycle_runtime.engine.errors import (
@@ -78,7 +80,7 @@ def test_a_parallelism_behind_the_job_that_is_wrong_is_refused(shell, asked, wor
 def test_programs_get_all_widths(shell, asked):
     answer = shell.answer("rescale", "shop", "--operator", "count=8", "--timeout-ms", "5s")
 
-    assert answer == {"job": "shop", **DONE.to_json()}
+    assert answer == {"job": "shop", **asdict(DONE)}
     assert asked() == [("shop", None, 5_000, {"count": 8})]
 
 

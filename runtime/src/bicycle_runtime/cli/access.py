@@ -131,7 +131,7 @@ class LocalJobs:
         # Slow to import, and needed for this alone.
         from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 
-        return [entry.to_json() for entry in known_savepoints(self._home, job)]
+        return [dataclasses.asdict(entry) for entry in known_savepoints(self._home, job)]
 
     def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
         # Slow to import, and needed for this alone.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -92,8 +93,8 @@ def checkpoints_command(
     if as_json:
         answer = {
             "url": storage.url,
-            "epochs": [report.to_json() for report in reports],
-            "savepoints": [entry.to_json() for entry in savepoints],
+            "epochs": [asdict(report) for report in reports],
+            "savepoints": [asdict(entry) for entry in savepoints],
         }
         answer_json(answer)
         return

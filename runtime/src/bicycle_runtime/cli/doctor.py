@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from bicycle_runtime.cli.parameters import home
@@ -29,7 +31,7 @@ def doctor_command(*, with_spark: bool, master: str | None, as_json: bool) -> No
     checks = examine(home(), with_spark=with_spark or master is not None, master=master)
     if as_json:
         require_health(checks)
-        answer_json({"checks": [check.to_json() for check in checks]})
+        answer_json({"checks": [asdict(check) for check in checks]})
         return
     for check in checks:
         show_text(f"{'ok  ' if check.is_ok else 'FAIL'}  {check.name}: {check.found}")

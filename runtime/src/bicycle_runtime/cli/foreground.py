@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -49,7 +50,7 @@ def run_in_foreground(
         )
         summary = run_job(request, home, services, new_executor=spark_starts(services, early))
     if as_json:
-        answer_json(summary.to_json())
+        answer_json(asdict(summary))
     elif sys.stdout.isatty():
         show_text("\n".join(summary_lines(summary)))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -111,8 +111,8 @@ def plan_command(
     if changes is not None and as_json:
         require_no_loss(changes, allows_dropped=allows_dropped)
     if as_json:
-        more = {} if changes is None else {"changes": changes.to_json(), "provenance": maker}
-        answer_json(report.to_json() | more)
+        more = {} if changes is None else {"changes": asdict(changes), "provenance": maker}
+        answer_json(asdict(report) | more)
         return
     is_sql = ref.is_sql or plugin.endswith(".sql")
     lines = explain_lines(report, bundle.graph) if is_sql else report_lines(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -72,7 +73,7 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     else:
         found = [SavepointEntry(**plain) for plain in reached_jobs().savepoints(job)]
     if as_json:
-        answer_json([entry.to_json() for entry in found])
+        answer_json([asdict(entry) for entry in found])
     elif not found:
         click.echo("no savepoints")
     else:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -118,7 +119,7 @@ class Shell:
                 bundle = bundle_of(answer.env, name="explain")
                 report = inspect_job(bundle)
                 if self._as_json:
-                    answer_json(report.to_json())
+                    answer_json(asdict(report))
                 else:
                     show_text("\n".join(explain_lines(report, bundle.graph)))
             case Running():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from bicycle_runtime.cli.parameters import service_options
@@ -32,7 +34,7 @@ def stream_graph_command(*, form: str, as_json: bool) -> None:
 
     found = reached_jobs().topology()
     if as_json or form == "json":
-        answer_json(found.to_json())
+        answer_json(asdict(found))
     elif form == "mermaid":
         click.echo(found.to_mermaid())
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO
 
 import msgspec
@@ -178,7 +178,7 @@ class Readings:
         older = [each for each in found if after is None or each.epoch < after]
         page = older[:limit]
         following = str(page[-1].epoch) if len(older) > len(page) else None
-        return {"items": [each.to_json() for each in page], "next": following}
+        return {"items": [asdict(each) for each in page], "next": following}
 
     def savepoints(self, job: str) -> list[SavepointEntry]:
         """Return the savepoints beside the checkpoints of a job, the newest first."""

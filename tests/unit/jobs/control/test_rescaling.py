@@ -1,7 +1,7 @@
 """Asking a running job for other parallelism: requests, answers, and what is kept of them."""
 
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ def test_the_request_reaches_the_job_and_its_answer_no_matter_who_asked(home):
 
     def meet(facts):
         requests.append(rescale_request(facts))
-        return DONE.to_json()
+        return asdict(DONE)
 
     assert ask(home, meet, count=5) == DONE
     assert requests == [RescaleRequest(parallelism=3, operators={"count": 5})]

@@ -1,6 +1,7 @@
 """Which job reads and writes which streams, as graphs in checkpoints say."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from click.testing import CliRunner
@@ -141,7 +142,7 @@ def test_the_graph_is_told_as_text_as_a_drawing_and_as_a_document(jobs):
     [job] = [line.split("(")[0].strip() for line in drawing if '"intake<br/>' in line]
     assert f"  {job} --> {stream}" in drawing
     plain = json.loads(call("--json"))
-    assert plain == json.loads(json.dumps(topology(jobs).to_json()))
+    assert plain == json.loads(json.dumps(asdict(topology(jobs))))
     assert JobTopology.from_json(plain) == topology(jobs)
 
 

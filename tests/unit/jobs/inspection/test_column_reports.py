@@ -1,7 +1,7 @@
 """What plan tells of columns: which operators work on them, and why the others do not."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter, itemgetter
 from typing import TypedDict
 
@@ -334,7 +334,7 @@ def test_the_report_says_it_in_words_and_in_json():
     lines = report_lines(made)
 
     assert "  w-combine: records, because field 'sensor' is not declared as int or float" in lines
-    assert {"operator": "out", "because": None} in made.to_json()["columns"]
+    assert {"operator": "out", "because": None} in asdict(made)["columns"]
 
 
 def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
@@ -345,7 +345,7 @@ def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
     made, mixed = report(build), report(job(cut=lambda k: k.tumbling_window(10).pre_combine(False)))
 
     assert not any("works on" in line or NO_COLUMNS in line for line in report_lines(made))
-    assert {each["because"] for each in made.to_json()["columns"]} == {NO_COLUMNS}
+    assert {each["because"] for each in asdict(made)["columns"]} == {NO_COLUMNS}
     assert (
         "  w: records, because records are not pre-aggregated before the shuffle"
         in report_lines(mixed)

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 import pytest
 
@@ -232,7 +233,7 @@ def test_savepoints_are_listed_newest_first_with_those_that_were_never_finished(
     assert list(found)[:2] == ["new", "old"]
     assert (found["dead"].problem, found["old"].problem) == ("it is incomplete", None)
     assert found["bad"].problem
-    assert json.loads(json.dumps(found["old"].to_json()))["event_count"] == 3
+    assert json.loads(json.dumps(asdict(found["old"])))["event_count"] == 3
 
 
 def test_a_savepoint_becomes_the_last_epoch_of_another_job(ended, tmp_path):

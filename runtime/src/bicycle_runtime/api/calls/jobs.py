@@ -95,7 +95,7 @@ async def epochs(call: Call) -> Response:
 async def savepoints(call: Call) -> Response:
     """Answer with the savepoints of a job."""
     found = await call.service.slow(call.service.readings.savepoints, call.job)
-    return answer_json({"items": [entry.to_json() for entry in found]})
+    return answer_json({"items": found})
 
 
 async def savepoint(call: Call) -> Response:
@@ -113,7 +113,7 @@ async def savepoint(call: Call) -> Response:
 async def all_savepoints(call: Call) -> Response:
     """Answer with the savepoints of all jobs."""
     found = await call.scope.savepoints()
-    return answer_json({"items": [entry.to_json() for entry in found]})
+    return answer_json({"items": found})
 
 
 async def exceptions(call: Call) -> Response:

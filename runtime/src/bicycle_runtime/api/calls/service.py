@@ -59,7 +59,7 @@ async def metrics_history(call: Call) -> Response:
 
 async def topology(call: Call) -> Response:
     """Answer with the jobs and the streams between them."""
-    return answer_json((await call.scope.topology()).to_json())
+    return answer_json(await call.scope.topology())
 
 
 async def slots(call: Call) -> Response:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from bicycle_runtime.engine.epoch.stats import state_bytes
 from bicycle_runtime.engine.epoch.watermarks import Timeline
@@ -58,10 +58,6 @@ class Rescaled:
     new: Mapping[str, int]
     pause_ms: int
     state_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, state_bytes
@@ -37,10 +36,6 @@ class EpochReport:
     parallelism: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def report_checkpoints(

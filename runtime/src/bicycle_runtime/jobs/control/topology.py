@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -65,10 +65,6 @@ class JobTopology:
 
     jobs: tuple[JobNode, ...]
     streams: tuple[StreamNode, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> JobTopology:

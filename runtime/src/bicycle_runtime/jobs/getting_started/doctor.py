@@ -54,10 +54,6 @@ class Check:
     found: str
     fix: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
 
 def examine(home: Home, *, with_spark: bool = False, master: str | None = None) -> list[Check]:
     """Run all checks.
@@ -96,7 +92,7 @@ def require_health(checks: list[Check]) -> None:
             count=len(failed),
             total=len(checks),
             names=", ".join(failed),
-            checks=[check.to_json() for check in checks],
+            checks=[asdict(check) for check in checks],
         )
 
 

@@ -7,7 +7,7 @@ load: a child process does, and sends plain data home. Conclusions from that dat
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # Errors that the child answers with are known by their classes here, too.
@@ -171,10 +171,6 @@ class JobReport:
     shipping: dict[str, str]
     python_version: str
     warnings: tuple[Warned, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobReport:

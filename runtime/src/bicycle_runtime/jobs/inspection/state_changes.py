@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import msgspec
 
@@ -62,10 +61,6 @@ class StateChanges:
             or int(operator.verdict == "dropped")
             for operator in self.operators
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) -> StateChanges:
@@ -127,7 +122,7 @@ def require_no_loss(changes: StateChanges, *, allows_dropped: bool) -> None:
             refused_count=changes.refused_count,
             lost_count=lost_count,
             reasons=_reasons(changes, "refused" if changes.refused_count else "dropped"),
-            changes=changes.to_json(),
+            changes=asdict(changes),
         )
 
 

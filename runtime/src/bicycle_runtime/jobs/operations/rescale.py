@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from bicycle_runtime.jobs.control.job_queries import job_status
@@ -13,7 +14,7 @@ from bicycle_sdk.quantities import byte_text, duration_text
 
 
 def _rescale(call: OperationCall, options: RescaleOptions) -> Result:
-    return ask_for_rescale(call.home, call.job, options, clock=call.clock).to_json()
+    return asdict(ask_for_rescale(call.home, call.job, options, clock=call.clock))
 
 
 def _found_rescale(call: OperationCall, options: RescaleOptions) -> Result | None:

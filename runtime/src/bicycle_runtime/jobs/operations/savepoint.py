@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from bicycle_runtime.jobs.control.job_queries import job_status
@@ -126,7 +126,7 @@ def _found_savepoint(call: OperationCall, options: SavepointOptions) -> Result |
         return None
     for entry in known_savepoints(call.home, call.job):
         if entry.name == options.name and entry.problem is None:
-            return {name: value for name, value in entry.to_json().items() if name != "problem"}
+            return {name: value for name, value in asdict(entry).items() if name != "problem"}
     return None
 
 

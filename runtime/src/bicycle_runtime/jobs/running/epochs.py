@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -178,7 +179,7 @@ class Epochs:
         run.request = request_rescaled(run.request, done, run.location.folder)
         run.progress.take_parallelisms(done.new)
         run.log("job_rescaled", epoch=done.epoch, pause_ms=done.pause_ms, parallelism=done.new)
-        return done.to_json()
+        return asdict(done)
 
     def _replay_letters(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         return replay_asked(self._run.loop, self._run.location, self._run.request, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -74,10 +74,6 @@ class RunSummary:
     def has_read(self) -> bool:
         """True if any record was read in this run."""
         return self.record_count > 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def summarize(

@@ -76,10 +76,6 @@ class SavepointEntry:
     file_count: int = 0
     problem: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
 
 def create_savepoint(
     home: Home, job: str, *, name: str | None, to: str | None, clock: Clock, timeout_ms: int,
@@ -220,7 +216,7 @@ def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dic
     savepoint = inspect_savepoint(storage, is_thorough=is_thorough)
     [report] = report_checkpoints(storage, now_ms=now_ms, epoch=savepoint.epoch)
     plain: dict[str, Any] = msgspec.to_builtins(savepoint)
-    more = {"is_verified": is_thorough, "checkpoint": report.to_json()}
+    more = {"is_verified": is_thorough, "checkpoint": asdict(report)}
     return {"url": storage.url, **plain, **more}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def _plan(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("is_followed"):
         _require_same_input(origin, bundle, request, home)
     return {
-        "changes": changes.to_json(),
+        "changes": asdict(changes),
         "operators": [vertex.id for vertex in bundle.graph.vertices],
         "plugin_version": bundle.plugin_version,
     }
