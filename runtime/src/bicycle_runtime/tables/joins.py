@@ -148,7 +148,9 @@ class JoinBinder:
         names, pending = [each.alias for each in scope.relations], list(joins)
         is_list = not any(each.args.get("on") or each.args.get("using") for each in joins)
         while pending:
-            each = next((j for j in pending if is_list and self._connects(j, scope)), pending[0])
+            # A table of a list is next if WHERE has an equality of it and the tables before it.
+            linked = (j for j in pending if connects(self._relation(j.this), scope, self._where))
+            each = next(linked, pending[0]) if is_list else pending[0]
             pending.remove(each)
             plan, scope = self._join(plan, scope, each)
         names += [each.this.alias_or_name for each in joins]
@@ -159,10 +161,6 @@ class JoinBinder:
         if is_moved:
             rest = exp.and_(*self._where, copy=False) if self._where else None
         return Relation("", plan, plan.columns), scope, rest
-
-    def _connects(self, join: exp.Expr, scope: NameScope) -> bool:
-        """Return whether WHERE has an equality of a table and the tables before it."""
-        return connects(self._relation(join.this), scope, self._where)
 
     def _join(self, plan: Plan, scope: NameScope, node: exp.Expr) -> tuple[Plan, NameScope]:
         how: Any = check_join(node, self._at(node.this))
