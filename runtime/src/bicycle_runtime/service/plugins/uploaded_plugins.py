@@ -91,17 +91,15 @@ class Plugins:
 
     Args:
         home: The home.
-        limits: Bounds of a wheel; the defaults when None.
         limit_of: Returns the limit of an owner's wheels in bytes; None without a limit.
     """
 
     def __init__(
-        self, home: Home, limits: WheelLimits | None = None,
-        *, limit_of: Callable[[str], int | None] = lambda _owner: None,
-    ) -> None:  # fmt: skip
+        self, home: Home, *, limit_of: Callable[[str], int | None] = lambda _owner: None
+    ) -> None:
         self._home = home
         self._limit_of = limit_of
-        self.limits = limits or WheelLimits()
+        self.limits = WheelLimits()
         self._receiving = threading.BoundedSemaphore(_RECEIVING_MAX)
 
     def receive(
