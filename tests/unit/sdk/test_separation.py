@@ -23,7 +23,7 @@ def test_a_copy_is_equal_and_has_parts_of_its_own():
     class Local:
         parts: list[int]
 
-    for value in (Order([1]), Local([1]), {"a": [1]}, ([1],)):
+    for value in (Order([1]), Local([1]), {"a": [1]}, {"a": 1, 2: None}, ([1],)):
         made = separate(value)
         assert made == value
         assert made is not value

