@@ -132,7 +132,7 @@ def test_a_lower_limit_holds_from_the_next_row_on_and_a_row_may_displace_itself(
 
     assert rows.evict("key", rows.add("key", 3, "")) == [(3, 0), (10, 0), (11, 0), (12, 0)]
     assert rows.evict("key", rows.add("key", 2, "")) == [(2, 0)]
-    rows.take("key", None, 13)
+    assert [row_key for row_key, _ in rows.take("key", 13)] == [(13, 0)]
     assert rows.evict("key", rows.add("key", 4, "")) == []
     assert [row_key for row_key, _ in state.scan("key")] == [(4, 0), (14, 0)]
 

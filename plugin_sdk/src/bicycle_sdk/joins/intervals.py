@@ -12,7 +12,7 @@ from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.joins.kept_rows import RowKey, Rows, merged
 from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
 from bicycle_sdk.state import MapStateDescriptor, Timer
-from bicycle_sdk.state.entries import MapEntries
+from bicycle_sdk.state.entries import MISSING, MapEntries
 from bicycle_sdk.windows.panes import Window
 
 __all__ = ["IntervalJoin"]
@@ -196,12 +196,9 @@ class IntervalJoin(RowJoin):
 
     def _forget(self, keys: Iterable[Any], last_ms: int, *, is_left: bool) -> None:
         """Remove rows without further matches, and wait for the first remaining rows."""
-        rows = self._sides[is_left].rows
-        for key in keys:
-            rows.take(key, None, last_ms)
-            first_ms = rows.first_ms(key)
-            if first_ms is not None:
-                self.wait_for(key, [first_ms], is_left=is_left)
+        for key, _, first in self._sides[is_left].rows.take_each(keys, last_ms):
+            if first is not MISSING:
+                self.wait_for(key, [first[0]], is_left=is_left)
 
     def wait_for(
         self, key: Any, times: Iterable[int], *, is_left: bool, due_ms: int = WATERMARK_MIN
@@ -283,7 +280,7 @@ def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
 
 def _take_lone(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
     """Remove the rows up to a time; return the rows without a match, with times."""
-    found, seen = side.rows.take(key, None, time_ms), side.seen
+    found, seen = side.rows.take(key, time_ms), side.seen
     assert seen is not None
     lone = [(row_key[0], row) for row_key, row in found if not seen.has(key, row_key)]
     _unmark(seen, key, [row_key for row_key, _ in found])

@@ -7,7 +7,7 @@ of a key is read and written once per epoch.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bicycle_sdk.state.entries import MISSING, MapEntries
@@ -127,16 +127,20 @@ class Rows:
             end = time_ms
         return found + self.between(key, begin + first_ms, end + last_ms)
 
-    def first_ms(self, key: Any) -> int | None:
-        """Return the time of the first row of a key, or None."""
-        row_key = self._entries.first(key)
-        return None if row_key is MISSING else row_key[0]
+    def take(self, key: Any, last_ms: int) -> list[tuple[RowKey, Any]]:
+        """Remove and return the rows of a key up to ``last_ms``, inclusive."""
+        return next((found for _, found, _ in self.take_each((key,), last_ms)), [])
 
-    def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Remove and return the rows from ``first_ms`` to ``last_ms``, inclusive."""
+    def take_each(
+        self, keys: Iterable[Any], last_ms: int
+    ) -> Iterator[tuple[Any, list[tuple[RowKey, Any]], Any]]:
+        """Remove the rows of keys up to ``last_ms``, inclusive.
+
+        Yield each key that had rows, the removed rows, and the first remaining row key, or
+        ``MISSING``.
+        """
         self._row_keys.clear()
-        start = MISSING if first_ms is None else (first_ms, 0)
-        return self._entries.take(key, start, (last_ms + 1, 0))
+        return self._entries.take(keys, (last_ms + 1, 0))
 
 
 def merged(

@@ -65,7 +65,7 @@ class AsOfJoin(RowJoin):
         for key in dict.fromkeys(timer[2] for timer in timers) | lefts | rights:
             stored, arrived = self.right.between(key, None, certain), rights.get(key)
             times, rows = merged(stored, arrived)
-            waiting = merged(self.left.take(key, None, certain), lefts.get(key))
+            waiting = merged(self.left.take(key, certain), lefts.get(key))
             due = bisect_right(waiting[0], certain)
             # hot path: each left row of a key once, in order.
             for time, row in zip(waiting[0][:due], waiting[1], strict=False):
@@ -84,7 +84,7 @@ class AsOfJoin(RowJoin):
             if self._tolerance is not None:
                 first = max(first, certain - self._tolerance)
             if stored and stored[0][0][0] < first:
-                self.right.take(key, None, first - 1)
+                self.right.take(key, first - 1)
             self.store_from(key, arrived, first, is_left=False, due_ms=due_ms)
         return found
 

@@ -98,7 +98,7 @@ class WindowJoin(RowJoin):
                     for rows, side in zip((self.right, self.left), arrived, strict=True)
                 )
                 for rows in (self.left, self.right):
-                    rows.take(key, None, first - 1)
+                    rows.take(key, first - 1)
                 for end in due:
                     pair = _within(left, end - size, end), _within(right, end - size, end)
                     if has_result(*pair):
@@ -163,9 +163,7 @@ class WindowJoin(RowJoin):
         last = end - windows.gap_ms
         if any(side.between(key, last + 1, end) for side in (self.left, self.right)):
             return []  # The state remains: a later row has a timer of its own.
-        left, right = (
-            [row for _, row in side.take(key, None, last)] for side in (self.left, self.right)
-        )
+        left, right = ([row for _, row in side.take(key, last)] for side in (self.left, self.right))
         is_small = len(left) + len(right) < windows.min_records
         return [] if is_small else self.pair(left, right, end)
 

@@ -323,13 +323,6 @@ class MapEntries:
             if part in row and (is_plain or self._use((key, part))):
                 yield part, row[part]
 
-    def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order, or ``MISSING``."""
-        if not self._is_plain:
-            return next((part for part, _ in self.scan(key)), MISSING)
-        ordered = self._sort(key)
-        return self._parts_at(ordered[:1])[0] if ordered else MISSING
-
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return a list of the entries that ``scan`` yields.
 
@@ -346,25 +339,32 @@ class MapEntries:
             parts = [part for part in parts if self._use((key, part))]
         return [(part, row[part]) for part in parts]
 
-    def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove and return the entries that ``between`` returns."""
-        row = self.rows.get(key)
-        if row is None:
-            return []
-        if not self._is_plain:
-            found = self.between(key, start, end)
-            for part, _ in found:
-                self.delete(key, part)
-            return found
-        ordered = self._sort(key)
-        first, last = self._bounds(ordered, start, end)
-        parts = self._parts_at(ordered[first:last])
-        del ordered[first:last]
-        self._note_gone(key, parts)
-        found = [(part, row.pop(part)) for part in parts]
-        if not row:
-            del self.rows[key], self._sorted[key]
-        return found
+    def take(
+        self, keys: Iterable[Hashable], end: Any
+    ) -> Iterator[tuple[Any, list[tuple[Any, Any]], Any]]:
+        """Remove the entries of keys before a map key, in a state without a TTL.
+
+        Yield each key that had entries, its removed entries in key order, and its first remaining
+        map key, or ``MISSING``.
+        """
+        sort_key, limit = self._sort_key, self._sort_key(end)
+        for key in keys:
+            row = self.rows.get(key)
+            if row is None:
+                continue
+            # hot path: most keys of a join have one row, whose order is not worth keeping.
+            ordered = self._sort(key) if len(row) > 1 else [*map(sort_key, row)]
+            last = bisect_left(ordered, limit)
+            parts = self._parts_at(ordered[: last + 1])
+            first = parts.pop() if last < len(ordered) else MISSING
+            self._note_gone(key, parts)
+            found = [(part, row.pop(part)) for part in parts]
+            if row:
+                del ordered[:last]
+            else:
+                del self.rows[key]
+                self._sorted.pop(key, None)
+            yield key, found, first
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:
         """Put sealed entries in; they do not count as changed."""

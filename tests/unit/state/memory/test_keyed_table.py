@@ -21,6 +21,7 @@ from bicycle_sdk.state import (
     StateTtl,
     ValueStateDescriptor,
 )
+from bicycle_sdk.state.entries import MISSING
 from tests.raising import raises
 from tests.waiting import until
 
@@ -341,7 +342,8 @@ def test_what_comes_and_goes_within_an_epoch_is_not_written(process):
             entries.put("ada", part, "new")
             worker.timers.event.set("ada", part)
         entries.delete("ada", 1)
-        assert entries.take("ada", 2, 4) == [(2, "new"), (3, "new")]
+        assert next(entries.take(["ada"], 3)) == ("ada", [(2, "new")], 3)
+        assert [*entries.take(["ada"], 4)] == [("ada", [(3, "new")], MISSING)]
         assert [timer.time_ms for timer in worker.timers.event.take_due(3)] == [1, 2, 3]
 
     empty = worker.epoch(ALL, 1, come_and_go)

@@ -8,6 +8,7 @@ the epoch's changes, both in key order.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Any
@@ -241,12 +242,6 @@ class DiskMapEntries(MapEntries):
             if value is not MISSING and self._use(entry_key):
                 yield part, value
 
-    def first(self, key: Hashable) -> Any:
-        ordered = self._known_sort_keys(key)
-        if ordered is None or not self._is_plain:
-            return next((part for part, _ in self.scan(key)), NO_BOUND)
-        return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
-
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return a list of the entries that ``scan`` yields."""
         ordered = self._known_sort_keys(key)
@@ -255,14 +250,19 @@ class DiskMapEntries(MapEntries):
         parts = self._within(ordered, start, end)
         return list(zip(parts, self.stored.peek_all([(key, p) for p in parts]), strict=True))
 
-    def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        ordered = self._known_sort_keys(key)
-        if ordered is None or not self._is_plain:
-            found = self.between(key, start, end)
-            for part, _ in found:
-                self.delete(key, part)
-            return found
-        return self._take(key, ordered, slice(*self._bounds(ordered, start, end)))
+    def take(
+        self, keys: Iterable[Hashable], end: Any
+    ) -> Iterator[tuple[Any, list[tuple[Any, Any]], Any]]:
+        for key in keys:
+            ordered = self._known_sort_keys(key)
+            if ordered is None:
+                found = list(self.scan(key, NO_BOUND, end))
+                for part, _ in found:
+                    self.delete(key, part)
+                yield key, found, next((part for part, _ in self.scan(key)), NO_BOUND)
+                continue
+            found = self._take(key, ordered, slice(bisect_left(ordered, self._sort_key(end))))
+            yield key, found, self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
 
     def _take(self, key: Hashable, ordered: list[Any], some: slice) -> list[tuple[Any, Any]]:
         """Remove and return the entries at some positions of the order of a key's map."""

@@ -159,20 +159,19 @@ class UndoMapEntries:
                 self._note((key, part), is_handed=True)
             yield part, value
 
-    def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order, or ``MISSING``."""
-        return next((part for part, _ in self.scan(key)), MISSING)
-
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return a list of the entries that ``scan`` yields."""
         return list(self.scan(key, start, end))
 
-    def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove and return the entries that ``between`` returns."""
-        found = self.between(key, start, end)
-        for part, _ in found:
-            self.delete(key, part)
-        return found
+    def take(
+        self, keys: Iterable[Hashable], end: Any
+    ) -> Iterator[tuple[Any, list[tuple[Any, Any]], Any]]:
+        """Remove the entries of keys before a map key; yield them, and what remains first."""
+        for key in keys:
+            found = self.between(key, MISSING, end)
+            for part, _ in found:
+                self.delete(key, part)
+            yield key, found, next((part for part, _ in self.scan(key)), MISSING)
 
     def _note_all(self, key: Hashable) -> None:
         if self._renews or not self._is_frozen:
