@@ -136,20 +136,27 @@ class IntervalJoin(RowJoin):
                     seen.update(range(low, high))
             results.append(found)
             if time + last > watermark:
-                kept.append((time, value, low < high))
+                its_times, its_rows, matched = kept
+                its_times.append(time)
+                its_rows.append(value)
+                if mine.seen is not None:
+                    matched.append(low < high)
 
     def _note_matches(self, key: Any, match: _Match, mine: _Side, other: _Side) -> None:
         """Note matched rows, and keep the rows of a key that later rows may match."""
         if other.seen is not None and match.seen:
             _mark(other.seen, key, [match.row_keys[index] for index in sorted(match.seen)])
-        if not match.kept:
+        times, rows, matched = match.kept
+        if not times:
             return
-        times, rows, matched = map(list, zip(*match.kept, strict=True))
         is_left = mine is self._sides[True]
         if mine.seen is None:
-            known = self.arrived[is_left].setdefault(key, ([], []))
-            known[0].extend(times)
-            known[1].extend(rows)
+            arrived = self.arrived[is_left]
+            if key in arrived:
+                arrived[key][0].extend(times)
+                arrived[key][1].extend(rows)
+            else:
+                arrived[key] = times, rows
             return
         row_keys = mine.rows.add_all(key, times, rows)
         _mark(mine.seen, key, list(compress(row_keys, matched)))
@@ -232,7 +239,7 @@ class IntervalJoin(RowJoin):
             stored = other.rows.around(key, its_times, mine.first, mine.last)
             there, others = merged(stored, arrived.get(key))
             row_keys = there if other.seen is None else [row_key for row_key, _ in stored]
-            found[key] = _Match(there, others, row_keys, set(), [])
+            found[key] = _Match(there, others, row_keys, set(), ([], [], []))
         return found
 
 
@@ -255,14 +262,14 @@ class _Match(NamedTuple):
     """The matches of a key's rows on the other side, and the rows to keep.
 
     Of the other side: times, rows, row keys if these are noted, and which of them have matched.
-    ``kept`` has time and value of each row of this side, and whether it has matched.
+    ``kept`` has the times and the rows of this side, and whether each has matched if that is noted.
     """
 
     there: list[int]
     others: list[Any]
     row_keys: list[Any]
     seen: set[int]
-    kept: list[tuple[int, Any, bool]]
+    kept: tuple[list[int], list[Any], list[bool]]
 
 
 def _mark(seen: MapEntries, key: Any, row_keys: list[RowKey]) -> None:

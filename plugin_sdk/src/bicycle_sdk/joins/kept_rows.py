@@ -111,12 +111,14 @@ class Rows:
         return self._entries.between(key, start, (last_ms + 1, 0))
 
     def around(
-        self, key: Any, times_ms: Iterable[int], first_ms: int, last_ms: int
+        self, key: Any, times_ms: Sequence[int], first_ms: int, last_ms: int
     ) -> list[tuple[RowKey, Any]]:
         """Return the rows from ``first_ms`` to ``last_ms`` after any of some times.
 
         Perhaps some between these, too, but not more than it takes to look for each time by itself.
         """
+        if len(times_ms) == 1:
+            return self.between(key, times_ms[0] + first_ms, times_ms[0] + last_ms)
         ordered = sorted(times_ms)
         begin = end = ordered[0]
         found: list[tuple[RowKey, Any]] = []
