@@ -122,6 +122,16 @@ def test_values_of_records_become_columns_or_errors_of_their_record():
         evaluate(compile_text("n + 1", COLUMNS), Frame.of_dicts([{"n": 1}, {"n": 1.5}]))
 
 
+def test_whole_ms_are_times_within_the_bounds_of_event_time():
+    at = compile_text("at", COLUMNS)
+    times = evaluate(at, Frame.of_dicts([{"at": 0}, {"at": 1_769_860_800_000}]))
+    assert times.items == [datetime(1970, 1, 1, tzinfo=UTC), AT]
+
+    for value in (2**62, -(2**62), True):
+        with pytest.raises(Refused):
+            evaluate(at, Frame.of_dicts([{"at": value}]))
+
+
 def test_a_tree_is_built_by_calls():
     n = column("n", "BIGINT")
     tree = case([(call("gt", n, literal(1)), call("power", n, literal(2)))], literal(None))

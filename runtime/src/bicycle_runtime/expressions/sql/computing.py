@@ -32,6 +32,7 @@ from bicycle_runtime.expressions.sql.types import (
 from bicycle_runtime.frames.vectors import ArrowVector, Vector
 from bicycle_runtime.records.times import time_of
 from bicycle_sdk.expressions import Expression
+from bicycle_sdk.time import TIME_MS_MAX
 
 # What pyarrow, and functions of values, raise for rows that fail.
 FAILURES = (pyarrow.ArrowException, ValueError, TypeError, ArithmeticError, LookupError)
@@ -425,7 +426,10 @@ def _listed_column(word: SqlType, items: list[Any]) -> Any:
         Exception: a value is of another type.
     """
     if word == "TIMESTAMP":
-        items = [None if value is None else time_of(value) for value in items]
+        # hot path: whole ms, such as the bounds of windows, are times as they are.
+        is_ms = set(map(type, items)) == {int}
+        if not is_ms or min(items) <= -TIME_MS_MAX or max(items) >= TIME_MS_MAX:
+            items = [None if value is None else time_of(value) for value in items]
     elif word == "JSON":
         items = [None if value is None else msgspec.json.encode(value).decode() for value in items]
     elif (refused := _REFUSED.get(word.rstrip("[]"))) and _has(items, refused):
