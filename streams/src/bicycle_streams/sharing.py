@@ -66,7 +66,7 @@ class SharedReader:
         return member
 
     def leave(self, member: Member) -> bool:
-        """Give a member's unacknowledged messages to the others; return whether there are any."""
+        """Move a member's unacknowledged messages to others; return whether others exist."""
         self._members.remove(member)
         rest = sorted(
             [*member.unacknowledged.values(), *member.queue],

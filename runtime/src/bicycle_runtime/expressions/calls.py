@@ -67,7 +67,7 @@ def read_call(
 
 
 def _takes_all(called: Any, count: int) -> bool:
-    """Return whether a call with some arguments reads all items of the first one, once."""
+    """Return whether a call reads all items of its first argument, once."""
     if isinstance(called, Method):
         return called.name == "join"
     function = called.value if isinstance(called, Outside) else None

@@ -224,7 +224,7 @@ class ReadingState:
         self.computed += [part for part in chosen if isinstance(part, Expression)]
 
     def parts(self) -> Iterator[Any]:
-        """Yield the items of the stack, the values of variables, and the fields that were set."""
+        """Yield the items of the stack, the values of variables, and the set fields."""
         yield from (*self.stack, *self.names.values())
         for contents in self.records.values():
             yield from () if contents is None else contents.updates.values()

@@ -61,7 +61,7 @@ class FileFeed:
         return True
 
     def write_out(self) -> None:
-        """Write out what producers of this process buffer; on the event loop, as they do."""
+        """Write out buffered messages of this process, on the event loop of its producers."""
         SharedWriter.write_out(self._view.descriptor)
 
     def ends(self) -> dict[Stream, int]:

@@ -87,7 +87,7 @@ def table_name(text: str) -> sql.Identifier:
 
 
 def column_names(names: Iterable[str] | None) -> sql.Composable:
-    """Return columns for statements, separated by commas; None stands for all columns."""
+    """Return columns for statements, separated by commas; all columns for None."""
     if names is None:
         return sql.SQL("*")
     return sql.SQL(", ").join(map(sql.Identifier, names))

@@ -166,7 +166,7 @@ class UndoMapEntries:
     def take(
         self, keys: Iterable[Hashable], end: Any
     ) -> Iterator[tuple[Any, list[tuple[Any, Any]], Any]]:
-        """Remove the entries of keys before a map key; yield them, and what remains first."""
+        """Remove entries before a map key; yield them, and the first remaining map key."""
         for key in keys:
             found = self.between(key, MISSING, end)
             for part, _ in found:
