@@ -49,7 +49,7 @@ def main(infile, outfile):
             os.kill(os.getpid(), signal.SIGHUP)
             signal.pause()
 
-worker._END_PATIENCE_S = 1
+worker._END_PATIENCE_S = 1 if sys.argv[2] == "stuck" else 600
 client = worker._workers["run"] = Client()
 order = worker.encode_order(worker.EpochOrder(epoch=1, now_ms=0, is_interval_over=False, tasks=[]))
 pyspark.worker.main = main
