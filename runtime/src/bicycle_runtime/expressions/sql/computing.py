@@ -420,11 +420,7 @@ def _is_widening(given: Any, wanted: Any) -> bool:
 
 
 def _listed_column(word: SqlType, items: list[Any]) -> Any:
-    """Return the values of records as a column.
-
-    Raises:
-        Exception: a value is of another type.
-    """
+    """Return the values of records as a column; raise if one is of another type."""
     if word == "TIMESTAMP":
         # hot path: whole ms, such as the bounds of windows, are times as they are.
         is_ms = set(map(type, items)) == {int}
