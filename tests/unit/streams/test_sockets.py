@@ -209,7 +209,7 @@ def test_a_server_gives_what_is_sent_to_who_is_there_and_counts_what_is_lost():
 
 def test_who_takes_nothing_is_disconnected_and_others_go_on():
     async def scenario():
-        options = {"listen": True, "send_timeout_ms": 100}
+        options = {"listen": True, "send_timeout_ms": 2_000}
         async with connect("socket://127.0.0.1:0", options) as server:
             stuck = socket.create_connection(("127.0.0.1", server.port))
             async with connect(f"socket://127.0.0.1:{server.port}", QUICK) as client:

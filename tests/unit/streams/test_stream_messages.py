@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_runtime.formats.registry import make_codec
+from bicycle_sdk.time import TIME_MS_MAX
 from bicycle_streams import (
     Message,
     MessageHeader,
@@ -80,11 +81,18 @@ def test_header_and_receipt_have_the_same_four_fields():
 @given(st.integers(-(1 << 63), (1 << 64) - 1))
 @example(-1)
 @example(253_402_300_800_000)
+@example(TIME_MS_MAX - 1)
+@example(-TIME_MS_MAX)
 def test_a_moment_survives_its_text(value):
     text = str(Timestamp(value))
 
     assert Timestamp.parse(text) == value
-    assert parse_line(f"[{text} | a] x", "stdio://")[0].timestamp_ms == value
+    line = f"[{text} | a] x"
+    if abs(value) < TIME_MS_MAX:
+        assert parse_line(line, "stdio://")[0].timestamp_ms == value
+    else:
+        with pytest.raises(StreamError, match="invalid head"):
+            parse_line(line, "stdio://")
 
 
 def test_a_year_that_calendars_have_no_room_for_has_a_sign_and_six_digits():

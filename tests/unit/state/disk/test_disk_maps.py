@@ -9,6 +9,7 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import MapStateDescriptor
+from bicycle_sdk.state.entries import MISSING
 from tests.examples import examples
 
 ROWS = MapStateDescriptor("rows", tuple[int, int], str)
@@ -62,7 +63,11 @@ class Process:
                 return self.begin()
             case "age":
                 return self.tables.space.trim()
-        return getattr(self.entries, word)(key, first, last)
+            case "take":
+                # What a table yields for keys without entries has no meaning.
+                taken = self.entries.take([key, "nobody"], last)
+                return [each for each in taken if each[1] or each[2] is not MISSING]
+        return self.entries.between(key, first, last)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
