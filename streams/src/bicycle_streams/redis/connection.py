@@ -63,9 +63,8 @@ def facts_of(pairs: list[Any]) -> dict[str, Any]:
 
 def _as_they_come(callbacks: dict[str, Any]) -> None:
     """Disable the conversion of responses, except for requests of the client itself."""
-    for name in list(callbacks):  # Several threads may find the nodes of a cluster at once.
-        if not name.startswith(_ITS_OWN):
-            callbacks.pop(name, None)
+    for name in [name for name in list(callbacks) if not name.startswith(_ITS_OWN)]:
+        callbacks.pop(name, None)  # Another thread may find the nodes at the same time.
 
 
 def _client_words(uri: StreamerUri, options: RedisOptions) -> dict[str, Any]:
