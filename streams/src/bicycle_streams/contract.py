@@ -185,9 +185,8 @@ class Streamer(ABC):
         self._is_open = False
         senders, self._senders = self._senders, []
         consumers, self._consumers = self._consumers, []
-        async with AsyncExitStack() as stack:  # All are called in reverse, whichever fails.
-            stack.push_async_callback(self._close)
-            ends = [each.end for each in senders] + [each.end for each in consumers]
+        ends = [*(each.end for each in senders), *(each.end for each in consumers), self._close]
+        async with AsyncExitStack() as stack:  # It calls all, whichever fails, the last one first.
             for end in reversed(ends):
                 stack.push_async_callback(end)
 
