@@ -86,6 +86,12 @@ SESSIONS = {
 }
 
 
+def with_late(results):
+    """Return the results of windows, and the times of records that came too late for them."""
+    late = results.side_output("late").map(lambda r: ("late", r.timestamp))
+    return results.map(tuple).union(late)
+
+
 @pytest.mark.parametrize("crash", [[], [CRASH]], ids=["", "crash"])
 @pytest.mark.parametrize("way", SESSIONS)
 def test_a_record_that_touches_an_ended_session_is_late(runner, way, crash):
@@ -101,8 +107,7 @@ def test_a_record_that_touches_an_ended_session_is_late(runner, way, crash):
             )
         else:
             results = window.count()
-        late = results.side_output("late").map(lambda r: ("late", r.timestamp))
-        return results.map(tuple).union(late)
+        return with_late(results)
 
     script = [("a", 0, 1), ("z", 7, 1), EPOCH, *crash, ("a", 3, 1), ("a", 5, 1), ("a", 1, 1),
               ("b", 3, 1), ("a", 12, 1), EPOCH, ("a", 4, 1), ("z", 19, 1), EPOCH, *crash,
@@ -120,9 +125,7 @@ def test_with_allowed_lateness_a_record_that_touches_a_fired_session_updates_it(
     #  [0, 5) fires at 5 and ends at 9:  3 makes it [0, 8) again, 2 comes when that has ended
     def build(s):
         window = keyed(s, delay=0).session_window(5).allowed_lateness(4).late_to("late")
-        results = window.count()
-        late = results.side_output("late").map(lambda r: ("late", r.timestamp))
-        return results.map(tuple).union(late)
+        return with_late(window.count())
 
     script = [("a", 0, 1), ("z", 7, 1), EPOCH, ("a", 3, 1), EPOCH, ("z", 13, 1), EPOCH,
               ("a", 8, 1), ("a", 9, 1), END]  # fmt: skip
@@ -137,9 +140,7 @@ def test_a_session_that_fires_when_another_one_ends_takes_no_records_after_its_l
     #  [0, 10) ends at 30, when [25, 30) fires, which ends at 50: 27 comes at a watermark of 65
     def build(s):
         window = keyed(s, delay=0).session_window(5).allowed_lateness(20).late_to("late")
-        results = window.count()
-        late = results.side_output("late").map(lambda r: ("late", r.timestamp))
-        return results.map(tuple).union(late)
+        return with_late(window.count())
 
     script = [("a", 0, 1), ("a", 5, 1), ("a", 25, 1), EPOCH, ("z", 35, 1), EPOCH,
               ("z", 66, 1), EPOCH, ("a", 27, 1), END]  # fmt: skip
