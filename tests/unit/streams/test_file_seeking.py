@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_streams import BEGINNING, END, At, SeekError, connect
+from bicycle_streams.file.errors import FileFormatError
 from bicycle_streams.file.seeking import survey
 
 OPTIONS = {"create": "if-missing", "beacon_interval_bytes": 1024, "poll_interval_ms": 1}
@@ -199,3 +200,24 @@ def test_an_append_reads_the_end_of_a_file_only(tmp_path, monkeypatch):
     assert asyncio.run(appended()) == 3_001
     assert size > 300_000
     assert {offset for offset, _ in places if offset < size - 40_000} == {0}
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_beacon_with_a_wrong_count_is_damage_and_no_end(tmp_path, is_live):
+    path = tmp_path / "events.ss"
+
+    async def write():
+        async with connect(f"file://{path}", OPTIONS) as streamer:
+            (await streamer.create_producer("a")).send("a" * 5_000)
+
+    async def read():
+        async with asyncio.timeout(60), connect(f"file://{path}", OPTIONS) as streamer:
+            await (await streamer.create_consumer("a", start="earliest", is_live=is_live)).next()
+
+    asyncio.run(write())
+    data = bytearray(path.read_bytes())
+    data[3 * 1024 + 5] = 200
+    path.write_bytes(data)
+
+    with pytest.raises(FileFormatError, match="beacon does not end"):
+        asyncio.run(read())
