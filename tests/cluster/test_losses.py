@@ -14,6 +14,8 @@ from tests.spark.jobsite import Life, epoch_ms, expected_counts, visible_counts
 from tests.waiting import until
 
 BICYCLE = Path(sys.executable).with_name("bicycle")
+# A host has 10 s to answer with its stacks, which a loaded machine may exceed.
+_ENDS_MAX = 4
 SMALL_EPOCHS = ("--parallelism", "2", "--max-records-per-epoch", "20")
 
 
@@ -68,24 +70,37 @@ def test_every_end_of_a_job_that_hangs_shows_the_stack_of_another_host(site, clu
     site.install_whereabouts()
     site.params["follow"] = "true"
     site.write_words(lines=20)
-    life = site.start(*SMALL_EPOCHS, "--json")
+    site.start(*SMALL_EPOCHS, "--json")
     site.let_epochs_pass(1)
     with (site.input / "more.txt").open("w") as stream:
         stream.write(f"hang {site.root / 'hangs'}\n")
-    until((site.root / "hangs").exists, "code that hangs")
-    until(lambda: epoch_ms(site.status()) >= 5_000, "an epoch so old that a cancel collects stacks")
-    asked = site.launch([str(BICYCLE), words[0], site.plugin, *words[1:], "--json"])
-    asked.wait()
+    for _ in range(_ENDS_MAX):
+        asked = _end_while_it_hangs(site, words)
+        status = site.status()
+        assert status["state"] == {"cancel": "CANCELED", "stop": "STOPPED"}.get(
+            words[-1], "SUSPENDED"
+        )
+        if found := [thread for thread in status["stuck"] if thread["role"] == "worker"]:
+            break
+        site.start(*SMALL_EPOCHS, "--json")  # It reads the same line again.
 
-    status = site.status()
-    found = [thread for thread in status["stuck"] if thread["role"] == "worker"]
-    told = (asked.stdout, asked.stderr, life.stderr[-6_000:])
+    told = (asked.stdout, asked.stderr, status["stuck"])
     assert len(found) == 1, told
     [stuck] = found
-    assert status["state"] == {"cancel": "CANCELED", "stop": "STOPPED"}.get(words[-1], "SUSPENDED")
     assert stuck["host"] in cluster.hosts()
     assert "whereabouts.py:3" in stuck["location"], stuck
     assert stuck["stack"][-1].endswith(" in words")
+
+
+def _end_while_it_hangs(site: ClusterSite, words: list[str]) -> Life:
+    """End the job by a command when its code hangs, and return the command."""
+    hangs = site.root / "hangs"
+    until(hangs.exists, "code that hangs")
+    until(lambda: epoch_ms(site.status()) >= 5_000, "an epoch so old that a cancel collects stacks")
+    hangs.unlink()
+    asked = site.launch([str(BICYCLE), words[0], site.plugin, *words[1:], "--json"])
+    asked.wait()
+    return asked
 
 
 def _started(site: ClusterSite, *words: str) -> Life:

@@ -24,7 +24,7 @@ from bicycle_runtime.base.processes import is_alive, is_frozen, send_signal, sta
 from bicycle_runtime.base.thread_safe_types import prepare_type
 
 STACKS_VARIABLE = "BICYCLE_STACKS"
-_KEPT, _KEEP_S = "kept", 0.5
+_KEPT, _KEEP_S = "kept", 2.0
 _SIGNAL = signal.SIGUSR1
 _POLL_S = 0.02
 _THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stack of a thread.

@@ -37,7 +37,7 @@ from bicycle_sdk.errors import BicycleError
 _END_RESERVE_MS = 10_000
 _STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the time for stopping.
 _STUCK_MIN_MS = 5_000
-_ABORT_S = 15.0  # Of a job on a cluster: the stacks of other hosts take up to 7 s.
+_ABORT_S = 18.0  # Of a job on a cluster: the stacks of other hosts take up to 10 s.
 
 
 def stop_job(home: Home, name: str, *, clock: Clock | None = None, waited_ms: int = 0) -> JobStatus:

@@ -26,7 +26,7 @@ from bicycle_sdk.clock import Clock, SystemClock
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HARD_EXIT_BASE = 128
 # So long before the end of the time that it has, the epoch is aborted, and the process ended.
-_ABORT_RESERVE_S, _END_RESERVE_S = 8.0, 3.0
+_ABORT_RESERVE_S, _END_RESERVE_S = 12.0, 3.0
 _LAST_WORD_S = 2.0
 _LATE_EXIT_CODE = 1
 _CLOSE = 0  # no signal has this number
