@@ -232,8 +232,9 @@ def stop_and_resume(life: Life) -> None:
 
 
 def drain(life: Life) -> None:
-    """Drain the job from its page."""
+    """Drain the job from its page once it has read everything: a drain reads nothing more."""
     life.feed("eve", "ada")
+    until(lambda: len(life.rows()) == len(life.fed), "the results of all words")
     life.look("", "before-drain")
     life.press("drain")
     life.page.wait_for_selector("#job-head .badge.FINISHED")

@@ -65,7 +65,7 @@ def test_an_idle_source_asks_rarely_and_is_woken_by_a_message(kafka_broker, topi
         feed(kafka_broker, name, [f"wakes {number}"], partition=number % 2)
         assert woken.wait(PATIENCE_S)
 
-        assert run.source.poll().has_input
+        eventually(lambda: run.source.poll().has_input, PATIENCE_S)
         epoch = run.read(ONE)
         run.seal(epoch)
         assert epoch.values == [f"wakes {number}"]
@@ -85,7 +85,7 @@ def test_a_transaction_wakes_a_source_when_it_is_committed(kafka_broker, topic, 
 
     producer.commit_transaction(30)
     assert woken.wait(PATIENCE_S)
-    assert run.source.poll().has_input
+    eventually(lambda: run.source.poll().has_input, PATIENCE_S)
 
 
 def test_what_the_listener_cannot_hear_is_found_by_asking(
