@@ -17,6 +17,7 @@ from bicycle_streams import (
     UnacknowledgedError,
     connect,
 )
+from bicycle_streams.redis.connection import Connection
 
 QUICK = {"block_ms": 20, "claim_interval_ms": 10, "claim_idle_ms": 50}
 GROUP = {"mode": "load-balanced", "group": "g", "start": "earliest"}
@@ -121,6 +122,30 @@ def test_what_a_dead_member_holds_is_claimed_and_it_may_come_back(server):
         return held, claimed
 
     assert run(server, scenario, batch_messages=5) == ([0, 1, 2, 3, 4],) * 2
+
+
+def test_claims_go_on_behind_what_the_member_holds(server, monkeypatch):
+    call = Connection.call
+
+    def call_of_redis_6(self, *words, **more):
+        answer = call(self, *words, **more)
+        if words[0] == "XAUTOCLAIM":
+            answer[1].insert(0, None)  # A deleted message, as Redis 6.2 returns it.
+        return answer
+
+    async def scenario(streamer):
+        alpha = await streamer.create_consumer("a", **GROUP)
+        await send(streamer, range(4))
+        await numbers(alpha, 4)
+        beta = await streamer.create_consumer("a", **GROUP)
+        found = []
+        for _ in range(4):
+            found += await numbers(beta, 1)
+            await asyncio.sleep(0.06)  # Its own messages can be claimed again.
+        return found
+
+    monkeypatch.setattr(Connection, "call", call_of_redis_6)
+    assert run(server, scenario, batch_messages=1, claim_interval_ms=100) == [0, 1, 2, 3]
 
 
 def test_what_a_reading_member_acknowledged_is_not_claimed_by_one_that_joins(server):

@@ -25,7 +25,7 @@ from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsuppor
 from bicycle_streams.messages import Message, SeqPos
 from bicycle_streams.redis.connection import Connection, facts_of
 from bicycle_streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
-from bicycle_streams.redis.ids import id_of, redis_key
+from bicycle_streams.redis.ids import FIRST, id_of, redis_key
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.shards import Shard, Shards, entry_message
 from bicycle_streams.thread_consuming import ThreadConsumer
@@ -58,6 +58,7 @@ class Group:
         # By Redis stream, the position up to which this member got its pending messages again.
         self._history: dict[bytes, bytes] | None = {} if self._options.consumer_id else None
         self._claim_at = 0.0
+        self._cursors: dict[bytes, bytes] = {}  # By Redis stream, where the next claim begins.
         self._given: dict[Entry, float] = {}  # With their times.
 
     def give(self, entry: Entry) -> None:
@@ -122,11 +123,18 @@ class Group:
             return []
         found = []
         for name in names:
-            _, entries, *_ = self._connection.call(
-                "XAUTOCLAIM", name, self._name, self._consumer, self._options.claim_idle_ms,
-                "0-0", "COUNT", count,
-            )  # fmt: skip
-            new = [entry for entry in entries if (name, entry[0]) not in self._given]
+            new: list[Any] = []
+            cursor = self._cursors.pop(name, FIRST)
+            while not new:
+                cursor, entries, *_ = self._connection.call(
+                    "XAUTOCLAIM", name, self._name, self._consumer, self._options.claim_idle_ms,
+                    cursor, "COUNT", count,
+                )  # fmt: skip
+                # Redis 6.2 returns deleted entries as None.
+                new = [each for each in entries if each and (name, each[0]) not in self._given]
+                if cursor == FIRST:
+                    break
+                self._cursors[name] = cursor
             if new:
                 found.append((name, new))
         if not found:
