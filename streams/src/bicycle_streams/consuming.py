@@ -117,6 +117,7 @@ class Consumer(AsyncMessages):
         self._reading = asyncio.Lock()
         self._assigned: set[tuple[StreamKey, int]] = set()
         self._is_ended = False
+        self._closing: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[Any] | None = None  # The task that waits for messages.
 
     @property
@@ -281,17 +282,24 @@ class Consumer(AsyncMessages):
     async def end(self) -> None:
         """Release the streams; unacknowledged messages go to other members of the group.
 
-        A call that waits for messages ends as it does at the end of the streams.
+        A call that waits for messages ends as it does at the end of the streams. If this call is
+        canceled, the release continues, and another call waits for it.
         """
-        if not self._is_ended:
-            self._is_ended = True
-            if self._fetching is not None:
-                self._fetching.cancel()
-            async with self._reading:  # No read starts after the close.
-                try:
-                    await self._close()
-                finally:
-                    self._ready.clear()
+        is_first, self._is_ended = not self._is_ended, True
+        if is_first and self._fetching is not None:
+            self._fetching.cancel()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close_alone())
+        await asyncio.wait([self._closing])
+        if is_first:
+            self._closing.result()
+
+    async def _close_alone(self) -> None:
+        async with self._reading:  # No read starts after the close.
+            try:
+                await self._close()
+            finally:
+                self._ready.clear()
 
     async def _move(self, target: SeqPos | int, text: str) -> None:
         # A canceled call completes: else messages of the old and the new position would mix.

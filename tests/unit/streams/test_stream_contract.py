@@ -429,6 +429,24 @@ def test_a_canceled_end_of_a_producer_is_completed_by_the_disconnect():
     assert asyncio.run(scenario()) == (1, True)
 
 
+def test_a_canceled_end_of_a_consumer_is_completed_and_the_next_one_waits_for_it():
+    class Closing(ListConsumer):
+        async def _close(self):
+            await self.gate.wait()
+            await super()._close()
+
+    async def scenario(streamer):
+        consumer = Closing([], Subscription(keys=(StreamKey("a"),)))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await consumer.end()
+        asyncio.get_running_loop().call_later(0.01, consumer.gate.set)
+        await consumer.end()
+        return consumer.is_closed
+
+    assert run(scenario)
+
+
 def test_an_error_of_an_end_is_raised_once_and_the_producer_is_not_held():
     async def scenario(streamer):
         producer = await streamer.create_producer("a")
