@@ -268,7 +268,8 @@ class FileConsumer(Consumer):
         elif self.subscription.mode == "load-balanced":
             raise self._left_group_error()
         else:
-            self._done[message.stream_key, message.shard_id] = message.sequence + 1
+            stream = (message.stream_key, message.shard_id)
+            self._done[stream] = max(self._done.get(stream, 0), message.sequence + 1)
 
     async def _commit(self) -> None:
         positions = self._done if self._group is None else self._group.shared.positions()

@@ -298,7 +298,7 @@ class KafkaConsumer(ThreadConsumer):
         self._require_group()
         stream = (message.stream_key, message.shard_id)
         if not self._shares:
-            self._next[stream] = message.sequence + 1
+            self._next[stream] = max(self._next.get(stream, 0), message.sequence + 1)
             return
         self._drop_revoked()
         given = self._given.get(stream, {})

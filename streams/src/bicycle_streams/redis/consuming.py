@@ -260,6 +260,7 @@ class RedisConsumer(ThreadConsumer):
         self._reads: list[Shard] = []
         self._done = Done(connection.options)
         self._group = Group(connection, subscription) if self._keeps else None
+        self._acknowledged: dict[bytes, int] = {}  # The last sequence by Redis stream.
 
     @classmethod
     async def open(cls, connection: Connection, subscription: Subscription) -> Self:
@@ -362,10 +363,14 @@ class RedisConsumer(ThreadConsumer):
     def _forget(self) -> None:
         super()._forget()
         self._done.clear()
+        self._acknowledged.clear()
 
     def _ack(self, message: Message) -> None:
         self._require_group()
-        self._done.ack(self._entry_of(message))
+        entry = self._entry_of(message)
+        if self._shares or message.sequence >= self._acknowledged.get(entry[0], 0):
+            self._done.ack(entry)
+            self._acknowledged[entry[0]] = message.sequence
 
     async def _commit(self) -> None:
         self._done.refuse_commit()

@@ -30,8 +30,11 @@ class GroupRules(CaseRules):
                 key, mode="resumable", group=group, start="earliest"
             )
             found = [await consumer.next() for _ in range(2)]
-            consumer.ack(found[-1])
+            for message in reversed(found):  # An earlier message does not move it back.
+                consumer.ack(message)
             if commit:
+                await consumer.commit()
+                consumer.ack(found[0])
                 await consumer.commit()
             return [int(message.payload) for message in found]
 
