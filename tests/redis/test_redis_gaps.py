@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_REPLACED
+from bicycle_runtime.connectors.errors import (
+    STREAM_KEY_WRONG,
+    STREAMS_LOST,
+    STREAMS_REPLACED,
+    STREAMS_UNREACHABLE,
+)
 from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSource
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing import Harness
@@ -306,6 +311,20 @@ def test_entries_that_are_no_messages_become_dead_letters(server, client):
         harness.run()
         assert harness.results("out") == ["0", "2", "3"]
         assert len(harness.dead_letters) == 3
+
+
+def test_a_key_that_becomes_something_else_between_poll_and_read_is_an_error(client, reading):
+    add(client, range(3))
+    source, budget = reading().source, Budget(record_count=9, byte_count=1 << 20, parallelism=1)
+    source.poll()
+    [part] = source.plan(budget)
+    client.set("in", "not a stream")
+
+    assert source.plan(budget) == []
+    with raises(STREAMS_UNREACHABLE, match="WRONGTYPE"):
+        list(source.reader().read(part))
+    with raises(STREAM_KEY_WRONG):
+        source.poll()
 
 
 def test_a_new_shard_is_found_after_a_second_however_few_polls_there_are(reading, client):

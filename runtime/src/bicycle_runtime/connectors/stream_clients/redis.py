@@ -200,9 +200,13 @@ class RedisInput(_Client):
         """Close the connection after an error, which means that the server is unavailable."""
         try:
             yield
+            return
         except StreamError as error:
-            self.close()
-            raise AwayError(error.facts.get("reason", error.summary)) from None
+            reason = error.facts.get("reason", error.summary)
+        except RedisError as error:  # The next look at the extents finds a key of another type.
+            reason = str(error)
+        self.close()
+        raise AwayError(reason)
 
 
 def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRecord:
