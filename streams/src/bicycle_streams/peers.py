@@ -171,6 +171,11 @@ class PeerStreamer(Streamer, Generic[Peer]):
                     peer = self._join(await self._connect())
                     break
 
+    def others(self, sender: Peer) -> list[Peer]:
+        """Return the clients to which the messages of a client are forwarded."""
+        is_forwarding = self._peer_options.broadcast
+        return [peer for peer in self.peers if is_forwarding and peer is not sender]
+
     async def _serve(self, peer: Peer) -> None:
         """Serve a client until it disconnects."""
         await self._read(self._join(peer))

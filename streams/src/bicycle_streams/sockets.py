@@ -171,7 +171,7 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
         rest = b""
         while data := await peer.reader.read(CHUNK_BYTES):
             *lines, rest = (rest + data).split(b"\n")
-            await self._offer(lines)
+            await self._offer(peer, lines)
             if len(rest) > self.options.line_bytes_max:
                 limit = self.options.line_bytes_max
                 await self._hub.offer(
@@ -179,12 +179,12 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
                 )
                 peer.writer.transport.abort()
                 return
-        await self._offer([rest] if rest else [])  # The last line may lack its end.
+        await self._offer(peer, [rest] if rest else [])  # The last line may lack its end.
 
-    async def _offer(self, lines: list[bytes]) -> None:
+    async def _offer(self, peer: SocketPeer, lines: list[bytes]) -> None:
         await self._hub.offer(self._decoder.decode(line.removesuffix(b"\r")) for line in lines)
-        if self.options.broadcast and lines:
-            await self.send_lines(lines)
+        if lines and (others := self.others(peer)):
+            await self._send_to_each(others, b"\n".join([*lines, b""]), len(lines))
 
     async def _part(self, peer: SocketPeer) -> None:
         with contextlib.suppress(OSError):
@@ -206,7 +206,9 @@ class SocketStreamer(PeerStreamer[SocketPeer]):
 
     async def send_data(self, data: bytes, line_count: int) -> bool:
         """Send whole lines as they are; otherwise as ``send_lines``."""
-        peers = list(self.peers)
+        return await self._send_to_each(list(self.peers), data, line_count)
+
+    async def _send_to_each(self, peers: list[SocketPeer], data: bytes, line_count: int) -> bool:
         results = await asyncio.gather(*(self._send_to(peer, data) for peer in peers))
         self.note_dropped(line_count, results)
         return all(results) and bool(peers)

@@ -152,7 +152,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
     async def _take(self, peer: Connection) -> None:
         try:
             async for frame in peer:
-                for other in list(self.peers) if self.options.broadcast else ():
+                for other in self.others(peer):
                     with contextlib.suppress(*self.away):
                         await other.send(frame)
                 await self._hub.offer([self._message(frame)])

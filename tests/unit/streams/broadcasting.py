@@ -28,6 +28,7 @@ class BroadcastCase(StreamCase):
         options = {"listen": True, "broadcast": True, **self.server_options}
         async with connect(f"{self.word}://127.0.0.1:0", options) as streamer:
             self.streamer = streamer
+            streamer.others = lambda sender: list(streamer.peers)
             is_ready.set()
             await self.is_stopping.wait()
 

@@ -92,6 +92,25 @@ def test_lines_go_both_ways_as_they_are():
     assert heard == [b"", b"\n".join(sent) + b"\n"]
 
 
+@pytest.mark.parametrize("word", ["socket", "ws"])
+def test_a_server_forwards_messages_to_all_clients_but_their_sender(word):
+    async def scenario():
+        address = f"{word}://127.0.0.1"
+        async with connect(f"{address}:0", {"listen": True, "broadcast": True}) as server:
+            uri = f"{address}:{server.port}"
+            async with connect(uri) as one, connect(uri) as other:
+                while len(server.peers) < 2:
+                    await asyncio.sleep(0.001)
+                heard = [await each.create_consumer("a") for each in (other, one)]
+                found = []
+                for client, consumer in zip((one, other), heard, strict=True):
+                    await (await client.create_producer("a")).send(f"message {len(found)}")
+                    found.append((await consumer.next()).as_str())
+        return found
+
+    assert run(scenario) == ["message 0", "message 1"]
+
+
 def test_a_receipt_says_that_the_kernel_has_the_line():
     """It comes while the other side reads nothing, and no more is taken than there is room for."""
 
