@@ -54,6 +54,26 @@ def test_the_text_of_an_error_shows_no_secret(given):
     assert found == "login with *** failed"
 
 
+def test_a_transaction_can_begin_after_one_that_was_canceled_while_it_began():
+    mock = ProgramProperties({"test.mock.num.brokers": "1"})  # Each client has such a broker.
+
+    async def begin(producer):
+        async with producer.transaction():
+            return True
+
+    async def scenario():
+        words = {"transactional_id": "t", "properties": mock}
+        async with connect(NOBODY, words) as streamer:
+            producer = await streamer.create_producer("a")
+            beginning = asyncio.create_task(begin(producer))
+            await asyncio.sleep(0)
+            beginning.cancel()
+            await asyncio.wait([beginning])
+            return beginning.cancelled(), await begin(producer)
+
+    assert asyncio.run(scenario()) == (True, True)
+
+
 def test_the_last_error_of_a_connection_is_kept_unless_brokers_are_down_and_a_refusal_for_good():
     codes = (KafkaError._AUTHENTICATION, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
     refused, closed, down = map(KafkaError, codes)

@@ -81,7 +81,7 @@ class TransactionalSender(KafkaSender):
         try:
             await self._do(lambda _: self._client.begin_transaction())
         except BaseException:
-            self._is_within = False
+            await self._abort(None)  # A canceled call may have begun it.
             raise
         self._refuse_ended()  # It may have been meanwhile.
         self._shut = None
