@@ -266,6 +266,38 @@ def test_what_expires_by_event_time_does_not_when_a_timer_of_the_clock_fires(run
         ]  # fmt: skip
 
 
+class Lasting(Until):
+    """Emits the entries of each kind of state that are left, and adds one."""
+
+    def process_element(self, value, ctx):
+        each = ctx.get_list_state("each", int, ttl=self.kept.ttl)
+        by_time = ctx.get_map_state("by_time", int, int, ttl=self.kept.ttl)
+        found = list(each.get()), list(by_time.keys())
+        each.add(value[1])
+        by_time.put(value[1], 0)
+        return [*super().process_element(value, ctx), found]
+
+
+def test_state_expires_by_records_and_not_by_the_end_of_their_input(runner):
+    job = kept_by(Lasting())
+    with runner.harness(job) as former:
+        former.push([("ada", 10), ("ada", 50)])
+        former.run_epoch()
+        former.clock.advance(1_000)
+        former.end()
+        former.run()
+        assert former.published[4:] == [("timer", 50)]
+        with runner.harness(job, start_from=str(former.storage.root)) as later:
+            later.push([("ada", 10), ("ada", 50), ("ada", 109), ("ada", 150), ("bob", 400)])
+            later.run_epoch()
+            assert later.published[:4] == [
+                ("record", 50), ([10, 50], [10, 50]), ("record", 109), ([109], [109])
+            ]  # fmt: skip
+            later.push([("bob", 400)])
+            later.run_epoch()
+            assert list(later.state("kept")) == ["bob"]
+
+
 class Unkeyed(ProcessFunction[str, str]):
     def process_element(self, value, ctx):
         ctx.get_value_state("n", int)

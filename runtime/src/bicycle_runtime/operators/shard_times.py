@@ -90,6 +90,23 @@ def watermark_of(
     return last + clock_ms - heard_ms
 
 
+def before_end(
+    generators: Iterable[WatermarkSpec],
+    times: Mapping[str, Mapping[str, ShardTime]],
+    *,
+    clock_ms: int,
+) -> int:
+    """Return the watermark by records, as if no input had ended.
+
+    The arguments are those of ``watermark_of``.
+    """
+    known = {
+        uid: {shard: time for shard, time in shards.items() if time.watermark_ms > WATERMARK_MIN}
+        for uid, shards in times.items()
+    }
+    return watermark_of(generators, known, finished=(), clock_ms=clock_ms)
+
+
 def lagging(watermark: int, lag_ms: int) -> int:
     """Return the watermark of an operator that stays behind its generators.
 

@@ -15,7 +15,7 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_runtime.state.memory.undoing import UndoList
 from bicycle_runtime.state.undo import Attempts
-from bicycle_sdk.contexts import ProcessContext, SourceMessage, TaskInfo
+from bicycle_sdk.contexts import WATERMARK_MIN, ProcessContext, SourceMessage, TaskInfo
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.handles import KeyScope
@@ -61,6 +61,7 @@ class WorkerContext(ProcessContext):
         self._groups = GroupCache(group_count)
         self.table: FunctionTable | None = None
         self.sides: list[Sent] = []
+        self.before_end = WATERMARK_MIN  # the watermark of the records, at the end of all input
         self.attempts: Attempts | None = None
 
     def undo_attempts(self, attempts: Attempts) -> None:

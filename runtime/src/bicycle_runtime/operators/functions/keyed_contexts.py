@@ -21,7 +21,7 @@ from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_entries
 from bicycle_runtime.state.stores.backends import Tables
 from bicycle_runtime.state.undo import Attempts
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
-from bicycle_sdk.contexts import OnTimerContext
+from bicycle_sdk.contexts import WATERMARK_MAX, OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import (
     MapState,
@@ -224,9 +224,12 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         if domain == "processing":
             return self.processing_time
         if self._fired is not None:
-            return self.fired_time(self._fired)
+            time = self.fired_time(self._fired)
+            return self.before_end if time == WATERMARK_MAX else time
+        # More records may come after the end of all input.
+        watermark = self.before_end if self.watermark == WATERMARK_MAX else self.watermark
         timestamp = (self._in_hand() if self._has_twins else self).timestamp
-        return self.watermark if timestamp is None else max(timestamp, self.watermark)
+        return watermark if timestamp is None else max(timestamp, watermark)
 
     @property
     def timer_service(self) -> TimerService:

@@ -47,7 +47,7 @@ from bicycle_runtime.operators.functions.transform import KeyByOperator
 from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
 from bicycle_runtime.operators.heartbeats import LAST_POSITION, LoadHeartbeat, ReadHeartbeat
 from bicycle_runtime.operators.metrics import OperatorCounts
-from bicycle_runtime.operators.shard_times import joined_times, lagging, watermark_of
+from bicycle_runtime.operators.shard_times import before_end, joined_times, lagging, watermark_of
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
 from bicycle_runtime.operators.tasks.letters import feed_letters
 from bicycle_runtime.operators.tasks.orders import EpochOrder
@@ -74,7 +74,7 @@ from bicycle_runtime.records.blobs import (
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.random_source import system_random
@@ -224,8 +224,10 @@ class _Task:
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):
                 operator.restore(self._order.states[operator.uid])
-            previous = self._previous(operator)
-            operator.context.watermark = previous
+            previous = self._epoch.time.watermarks.get(operator.uid, WATERMARK_MIN)
+            operator.context.watermark = operator.context.before_end = previous
+            if previous == WATERMARK_MAX:
+                operator.context.before_end = self._before_end(operator, self._epoch.time.times)
             if isinstance(operator, Timed):
                 operator.begin_time(
                     Advance(watermark=previous, previous=previous, now_ms=self._epoch.now_ms)
@@ -293,8 +295,11 @@ class _Task:
             above = operator.spec.generators
             if above not in watermarks:
                 watermarks[above] = self._watermark(above, known)
-            previous, uid = self._previous(operator), operator.uid
+            uid, context = operator.uid, operator.context
+            previous = self._epoch.time.watermarks.get(uid, WATERMARK_MIN)
             watermark = lagging(watermarks[above], operator.spec.lag_ms)
+            if watermark == WATERMARK_MAX:
+                context.before_end = max(context.before_end, self._before_end(operator, known))
             return Advance(
                 watermark=max(previous, self._epoch.reached.get(uid, watermark)),
                 previous=previous,
@@ -314,8 +319,10 @@ class _Task:
         watermark = watermark_of(generators, known, finished=time.finished, clock_ms=time.clock_ms)
         return max(watermark, time.floor_ms) if above else watermark
 
-    def _previous(self, operator: Operator) -> int:
-        return self._epoch.time.watermarks.get(operator.uid, WATERMARK_MIN)
+    def _before_end(self, operator: Operator, times: ShardTimes) -> int:
+        above = [self._generators[uid] for uid in operator.spec.generators]
+        mark = before_end(above, times, clock_ms=self._epoch.time.clock_ms)
+        return lagging(mark, operator.spec.lag_ms)
 
     def _read(self, uid: str, part: Slice) -> Iterator[None]:
         LAST_POSITION.enter(uid)
