@@ -279,7 +279,7 @@ def test_a_job_that_goes_on_behind_its_end_stands_at_its_newest_record():
     assert driver.marks[-1] == 500
 
 
-def test_behind_its_end_an_operator_stands_at_the_newest_record_of_its_own_slowest_input():
+def test_behind_its_end_an_operator_stands_at_its_own_slowest_active_shard():
     def build(env):
         fast, slow = (env.add_source(script_source()).uid(uid) for uid in ("fast", "slow"))
         for name, stream in {"one": fast, "other": slow, "both": fast.union(slow)}.items():
@@ -294,7 +294,7 @@ def test_behind_its_end_an_operator_stands_at_the_newest_record_of_its_own_slowe
     )
 
     marks = timeline.record.watermarks
-    assert (marks["one"], marks["other"], marks["both"]) == (900, 5, 5)
+    assert (marks["one"], marks["other"], marks["both"]) == (800, 5, 5)
 
 
 @pytest.mark.parametrize("cut", ["tumbling", "session"])

@@ -19,6 +19,7 @@ import msgspec
 from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.layouts.manifest import ShardTime, ShardTimes, TimeRecord
 from bicycle_runtime.operators.shard_times import (
+    before_end,
     joined_times,
     lagging,
     source_shard,
@@ -97,11 +98,11 @@ class Timeline:
     def resume(self, record: TimeRecord) -> None:
         """Continue where an epoch was sealed, maybe by a plan of other parallelism.
 
-        A watermark at the end of all input goes back to the newest record: the input has more.
+        A watermark at the end of all input goes back to that of the records: the input has more.
         """
         self._started = self._clock.monotonic()
         marks = {
-            uid: self._newest(uid, record) if watermark == WATERMARK_MAX else watermark
+            uid: self._before_end(uid, record) if watermark == WATERMARK_MAX else watermark
             for uid, watermark in record.watermarks.items()
             if uid in self._reached
         }
@@ -121,12 +122,10 @@ class Timeline:
             next_timer_ms=record.next_timer_ms,
         )
 
-    def _newest(self, uid: str, record: TimeRecord) -> int:
-        """Return the watermark of the newest records of an operator's slowest input."""
-        above = [record.shards.get(name, {}).values() for name in self._reached[uid]]
-        marks = [max(time.watermark_ms for time in times) for times in above if times]
-        least = min((mark for mark in marks if mark > WATERMARK_MIN), default=WATERMARK_MIN)
-        return lagging(least, self._lags[uid])
+    def _before_end(self, uid: str, record: TimeRecord) -> int:
+        """Return the watermark of an operator as if no input had ended."""
+        above = [self._specs[name] for name in self._reached[uid]]
+        return lagging(before_end(above, record.shards, clock_ms=record.clock_ms), self._lags[uid])
 
     def with_plan(self, plan: StagePlan) -> Timeline:
         """Return a timeline that continues with a plan of other parallelism."""
