@@ -74,7 +74,10 @@ STATE_LOST = BicycleError.row(
     "BIC-1505",
     "job {job!r} has sealed state of {lost}, which is not in the graph of this run{instead}; "
     "nothing was started and the checkpoint is unchanged",
-    cause="The job has state or offsets of operators that are no longer in its graph.",
+    cause=(
+        "The job has state, offsets or unpublished output of operators that are no longer in its "
+        "graph."
+    ),
     fix=(
         "use the previous uids and state names of the operators (or aliases), start empty under "
         "another job name, or discard the state with --allow-dropped-state"

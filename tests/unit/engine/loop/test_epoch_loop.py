@@ -167,6 +167,24 @@ def test_an_epoch_whose_state_a_task_finds_damaged_is_not_gone_on_from_again(tmp
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_graph_without_the_sink_of_output_that_waits_is_refused(tmp_path, is_published):
+    def build(env, *names):
+        words = env.from_collection(WORDS).uid("words")
+        for name in names:
+            words.collect(name).uid(name)
+
+    driver = Driver(tmp_path)
+    with driver.loop(lambda env: build(env, "out", "old")) as loop:
+        loop.step()
+    if not is_published:
+        driver.storage.delete("epochs/000000000001.published")
+
+    refused = raises(STATE_LOST, match=r"'old' \(with unpublished output\)")
+    with contextlib.nullcontext() if is_published else refused:
+        driver.run(lambda env: build(env, "out"))
+
+
 @pytest.mark.parametrize(
     "changed",
     [counting(WORDS, uid="renamed"), counting(WORDS, groups=64)],

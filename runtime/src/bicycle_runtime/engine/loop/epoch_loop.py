@@ -406,8 +406,10 @@ class EpochLoop:
             self._last = last.manifest
             restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, setup.job_id)
             restoring.refuse_lost_state(
-                self._last, setup.graph, job=setup.job_id, allows_dropped=setup.allows_dropped_state
-            )
+                self._last, setup.graph, job=setup.job_id,
+                allows_dropped=setup.allows_dropped_state,
+                sinks=None if last.is_published else setup.sinks,
+            )  # fmt: skip
             log_event(
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,

@@ -55,23 +55,28 @@ def _has_lists(manifest: Manifest, uid: str) -> bool:
 
 
 def refuse_lost_state(
-    manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False
-) -> None:
-    """Refuse a graph that lacks operators with state or offsets in the manifest.
+    manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False,
+    sinks: Mapping[str, Sink] | None = None,
+) -> None:  # fmt: skip
+    """Refuse a graph that lacks operators with sealed state, offsets or output.
 
     Args:
         manifest: The sealed manifest.
         graph: The graph of this run.
         job: Name of the job.
         allows_dropped: Whether it may be gone.
+        sinks: The sinks of this run, if output of the epoch is not yet published.
 
     Raises:
-        STATE_LOST: an operator or a source is gone, or has another uid.
+        STATE_LOST: an operator, a source or such a sink is gone, or has another uid.
     """
-    lost = lost_operators(manifest, graph)
+    outputs = {} if sinks is None else manifest.sinks
+    waiting = [uid for uid, output in outputs.items() if output and uid not in (sinks or ())]
+    lost = sorted({*lost_operators(manifest, graph), *waiting})
     if lost and not allows_dropped:
         former = dict(manifest.operator_ids.operators)
-        kinds = {uid: f" ({words}, without uid)" for uid, words in former.items()}
+        kinds = dict.fromkeys(waiting, " (with unpublished output)")
+        kinds |= {uid: f" ({words}, without uid)" for uid, words in former.items()}
         known = {*former, *manifest.states, *manifest.offsets}
         fresh = [
             vertex.title for vertex in graph.vertices if vertex.id not in known and vertex.made
