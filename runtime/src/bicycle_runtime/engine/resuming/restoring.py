@@ -70,8 +70,8 @@ def refuse_lost_state(
     Raises:
         STATE_LOST: an operator, a source or such a sink is gone, or has another uid.
     """
-    outputs = {} if sinks is None else manifest.sinks
-    waiting = [uid for uid, output in outputs.items() if output and uid not in (sinks or ())]
+    known_sinks = manifest.sinks if sinks is None else sinks
+    waiting = [uid for uid, output in manifest.sinks.items() if output and uid not in known_sinks]
     lost = sorted({*lost_operators(manifest, graph), *waiting})
     if lost and not allows_dropped:
         former = dict(manifest.operator_ids.operators)

@@ -223,13 +223,13 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return the time in ms by which states expire."""
         if domain == "processing":
             return self.processing_time
+        time = self.watermark if self._fired is None else self.fired_time(self._fired)
+        if time == WATERMARK_MAX:  # More records may come after the end of all input.
+            time = self.before_end
         if self._fired is not None:
-            time = self.fired_time(self._fired)
-            return self.before_end if time == WATERMARK_MAX else time
-        # More records may come after the end of all input.
-        watermark = self.before_end if self.watermark == WATERMARK_MAX else self.watermark
+            return time
         timestamp = (self._in_hand() if self._has_twins else self).timestamp
-        return watermark if timestamp is None else max(timestamp, watermark)
+        return time if timestamp is None else max(timestamp, time)
 
     @property
     def timer_service(self) -> TimerService:
