@@ -89,7 +89,7 @@ def opened(browser) -> Iterator[Open]:
             browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **context})
         )
         page = contexts[-1].new_page()
-        page.set_default_timeout(120_000)  # Nothing here goes by how fast the machine is.
+        page.set_default_timeout(PATIENCE_S * 1_000)  # In ms.
         page.on("console", lambda message: complain(message, expected))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(address)

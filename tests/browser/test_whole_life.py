@@ -23,7 +23,7 @@ from tests.browser.conftest import ARTEFACTS, is_live
 from tests.cluster.wheels import write_wheel
 from tests.unit.service_process.served import Served
 from tests.unit.service_process.test_uploads import upload
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ class Life:
         self.port = 0
         self.context = context
         self.page = context.new_page()
-        self.page.set_default_timeout(120_000)
+        self.page.set_default_timeout(PATIENCE_S * 1_000)  # In ms.
         self.page.on("console", self._hear)
 
     def _hear(self, message) -> None:
