@@ -50,7 +50,8 @@ _INIT_S_MAX = 60.0
 _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 # A broker that has just started, or come back, may not know a topic yet.
 _TOPIC_PATIENCE_S = 10.0
-_TAKEOVERS_MAX = 3
+# A driver that wakes up takes over once or twice before it learns that it lost its lease.
+_TAKEOVERS_MAX = 10
 _PROBE_KEY = b"probe"
 _MARKERS_HINT = "delete the topic of the markers, which the next start creates again"
 _FENCES = FENCED | {KafkaError._FATAL}
@@ -179,6 +180,8 @@ class TransactionalWriter:
                 self._discard()
                 self._raise_if_hopeless(publication, cause)
                 is_quick = self._clock.monotonic() - begun < self._timeout_s
+                if cause.code() in _FENCES and self._was_published(publication):
+                    break
                 takeover_count += cause.code() in _FENCES and is_quick
                 if takeover_count > _TAKEOVERS_MAX:
                     raise self._other_publisher(publication, self._marker) from error
@@ -215,7 +218,7 @@ class TransactionalWriter:
         # 1. Open a producer, which fences all others of this writer, and read the marker.
         producer = self._producer or self._open(publication)
         # 2. Leave the epoch alone when the marker contains it.
-        if self._is_published(publication):
+        if self._is_published(publication, self._marker):
             return
         # 3. Begin a transaction and produce the messages.
         self._failures = DeliveryFailures()
@@ -283,8 +286,21 @@ class TransactionalWriter:
         self._is_in_transaction = False
         return last
 
-    def _is_published(self, publication: Publication) -> bool:
-        marker = self._marker
+    def _was_published(self, publication: Publication) -> bool:
+        """Look for the epoch before a new producer fences a run that took over and goes on.
+
+        Brokers that do not answer, or do not show it yet, leave it to the next attempt.
+        """
+        try:
+            found = self._reader.last([self._index]).get(self._index)
+        except KafkaException:
+            return False
+        if not self._is_published(publication, found):
+            return False
+        self._marker = found
+        return True
+
+    def _is_published(self, publication: Publication, marker: Marker | None) -> bool:
         if marker is None or marker.identity != publication.identity:
             return False
         if marker.epoch > publication.epoch and not publication.is_past:
