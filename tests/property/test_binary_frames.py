@@ -5,7 +5,7 @@ from dataclasses import dataclass, make_dataclass
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_runtime.formats.avro import AvroCodec
@@ -98,10 +98,11 @@ def damage(encoded, data):
     return encoded[:place] + inserted + encoded[place + removed :]
 
 
-def protobuf_codec(words, record_type=None):
+def protobuf_codec(words, record_type=None, order=None):
+    """Return a codec; ``order`` is that in which the message declares its fields."""
     file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
     message = file.message_type.add(name="Order")
-    for number, word in enumerate(words, 12):
+    for number, word in order or enumerate(words, 12):
         kind = getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{word.upper()}")
         message.field.add(name=f"f{number}", number=number, type=kind, label=1)
     pool = descriptor_pool.DescriptorPool()
@@ -115,13 +116,14 @@ def protobuf_cases(draw):
     words = draw(st.lists(st.sampled_from(list(PROTOBUF)), min_size=1, max_size=6))
     fields = {f"f{number}": PROTOBUF[word] for number, word in enumerate(words, 12)}
     rows = draw(st.lists(st.fixed_dictionaries(fields), min_size=1, max_size=5))
-    return words, rows
+    return words, rows, draw(st.permutations(list(enumerate(words, 12))))
 
 
 @given(protobuf_cases())
+@example((["int64", "int64"], [{"f12": 100, "f13": 7}], [(13, "int64"), (12, "int64")]))
 def test_protobuf_messages_are_equal_on_columns(case):
-    words, rows = case
-    codec = protobuf_codec(words)
+    words, rows, order = case
+    codec = protobuf_codec(words, order=order)
     data = [codec.encode(row) for row in rows]
     negative = any(
         word == "int32" and row[f"f{number}"] < 0
@@ -135,8 +137,8 @@ def test_protobuf_messages_are_equal_on_columns(case):
 
 @given(protobuf_cases(), st.data())
 def test_damaged_protobuf_is_refused_or_decoded_alike(case, data):
-    words, rows = case
-    codec = protobuf_codec(words)
+    words, rows, order = case
+    codec = protobuf_codec(words, order=order)
 
     assert_alike(codec, [damage(codec.encode(row), data) for row in rows])
 

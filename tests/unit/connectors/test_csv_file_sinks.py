@@ -1,6 +1,7 @@
 """Parts of CSV, and records that have no text form."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 import pytest
 
@@ -25,6 +26,22 @@ def test_csv_parts_have_one_header_and_quote_what_needs_it(sink, out):
     assert text == (
         'id,note,tags\n1,"a ""b"", c","[""x""]"\n2,,[]\n3,"two\nlines","[""y"",""z""]"\n'
     )
+
+
+class Kind(Enum):
+    QUOTED = 'a "b"'
+    LINES = "two\nlines"
+
+
+class Size(int, Enum):
+    SMALL = 1
+
+
+def test_csv_cells_of_enums_are_their_values(sink, out):
+    row = {"a": Kind.QUOTED, "b": Size.SMALL, "c": Kind.LINES}
+    sink("csv_file").run_epoch([[row]], is_last=True)
+
+    assert parts(out) == ['a,b,c\n"a ""b""",1,"two\nlines"\n']
 
 
 def test_csv_records_of_another_shape_begin_another_part(sink, out):

@@ -141,6 +141,19 @@ def test_nanoseconds_within_lists_and_of_durations_are_read(tmp_path):
     assert row == {"length": late, "hour": time(0, 0, 0, 1), "many": [epoch + late]}
 
 
+def test_nanoseconds_of_the_hour_that_a_zone_has_twice_are_read(tmp_path):
+    """02:10 on 2020-10-25 is there at 00:10 UTC and at 01:10 UTC."""
+    kind = pyarrow.timestamp("ns", "Europe/Berlin")
+    times_s = [1_603_584_600, 1_603_588_200, -1]
+    column = pyarrow.array([at * 10**9 + 1_999 for at in times_s], pyarrow.int64()).cast(kind)
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"at": column}), path)
+
+    found = [row["at"] for row in values(batches(tmp_path, "parquet", path))]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert [at - epoch for at in found] == [timedelta(seconds=at, microseconds=1) for at in times_s]
+
+
 def test_a_number_of_parquet_is_ms_for_a_declared_time(tmp_path):
     path = tmp_path / "in.parquet"
     parquet.write_table(pyarrow.table({"name": ["a"], "at": [MS], "length": [1_500]}), path)

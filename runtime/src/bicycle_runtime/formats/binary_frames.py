@@ -77,7 +77,10 @@ def protobuf_frames(descriptor: Any, record_type: Any) -> DecodeBatch | None:
 
     handler = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
     sizes = [_protobuf_size(_PROTOBUF[field.type][1], field.number) for field in fields]
-    return _decoder(form, handler.list_to_record_batch, sizes)
+    names = [field.name for field in fields]  # The library orders columns by number.
+    return _decoder(
+        form, lambda several: handler.list_to_record_batch(several).select(names), sizes
+    )
 
 
 def _decoder(

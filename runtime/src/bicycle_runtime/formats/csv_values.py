@@ -9,6 +9,7 @@ import csv
 import io
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -202,15 +203,21 @@ def _cells(value: Any) -> dict[str, Any] | list[Any]:
     return [value] if declared is None else {name: getattr(value, name) for name in declared.names}
 
 
+def _without_quotes(encoded: bytes) -> str:
+    return msgspec.json.decode(encoded, type=str) if encoded[:1] == b'"' else encoded.decode()
+
+
 def cell_text(cell: Any) -> Any:
     """Return a value that the CSV writer accepts; nested ones become JSON.
 
     Raises:
         CellError: it has no form in CSV.
     """
+    if isinstance(cell, Enum):
+        return cell_text(cell.value)
     if cell is None or isinstance(cell, (str, int, float)):
         return cell
     try:
-        return msgspec.json.encode(cell).decode().strip('"')
+        return _without_quotes(msgspec.json.encode(cell))
     except (TypeError, ValueError, OverflowError) as error:
         raise CellError(cell, error) from error

@@ -260,6 +260,8 @@ def _round_down(column: Any) -> Any:
         return _round_down(column.dictionary_decode())
     if found.num_fields:
         return _round_items(column)
+    if kinds.is_timestamp(found) and found.tz:  # In local time, an hour is there twice a year.
+        column = column.cast(pyarrow.timestamp("ns", "UTC"))
     return compute.floor_temporal(column, unit="microsecond").cast(_type_of(found))
 
 
