@@ -45,7 +45,10 @@ class Secret:
 
     @classmethod
     def env(cls, name: str) -> Secret:
-        """Take the secret from an environment variable of the process that runs the job."""
+        """Take the secret from an environment variable of the process that runs the job.
+
+        A newline at its end is not part of the secret.
+        """
         return cls("env", name)
 
     @classmethod
@@ -96,14 +99,14 @@ class Secret:
         """Return the secret: call it where it is used, and keep it out of state and logs.
 
         A function calls it in ``open``, on the host where it runs: variables and files must exist
-        on this host. A newline at the end of a file is not part of the secret.
+        on this host. A newline at the end is not part of the secret.
 
         Raises:
             SecretError: the variable is not set, or the file cannot be read.
         """
         if self.kind == "env":
             if self.location in os.environ:
-                return os.environ[self.location]
+                return os.environ[self.location].rstrip("\r\n")
             raise SecretError(
                 kind="environment variable", location=self.location, problem="is not set"
             )

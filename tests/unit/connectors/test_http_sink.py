@@ -155,7 +155,7 @@ def test_a_job_of_the_same_savepoint_elsewhere_has_other_keys(server, sink):
 
 
 def test_a_secret_goes_with_each_request_and_nowhere_else(server, sink, monkeypatch):
-    monkeypatch.setenv("TOKEN", "Bearer geheim")
+    monkeypatch.setenv("TOKEN", "Bearer geheim\n")  # The client would refuse and show it.
     run = sink(headers={"Authorization": Secret.env("TOKEN").to_json(), "X-Team": "a"})
     run.run_epoch([ALARMS])
 
