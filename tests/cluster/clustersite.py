@@ -85,6 +85,8 @@ class ClusterSite(JobSite):
         place = ["--master", self.master]
         if not any(word.startswith("spark.pyspark.python=") for word in words):
             place += ["--conf", f"spark.pyspark.python={self.host_python}"]
+        if "--cluster-timeout-ms" not in words:  # Hosts of a loaded machine are slow to start.
+            place += ["--cluster-timeout-ms", "10m"]
         return JobSite.start(self, *place, *words, faults=faults)
 
     def install_whereabouts(self) -> None:
