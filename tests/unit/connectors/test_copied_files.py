@@ -4,6 +4,9 @@ import shutil
 
 import pytest
 
+from bicycle_runtime.connectors.errors import INPUT_CHANGED
+from bicycle_runtime.contract import Budget
+from tests.raising import raises
 from tests.unit.connectors.followed import append, read
 
 
@@ -42,6 +45,26 @@ def test_a_copy_that_a_rotation_makes_is_not_read_again(
     run.restart()
     append(path, "seven\n")
     assert read(run) == ["seven"]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_file_that_is_emptied_while_it_is_read_is_read_on_in_its_copy(folder, follow, is_begun):
+    path, lines = folder / "x.log", [f"line {number:06}" for number in range(60_000)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    run = follow(folder)
+    epoch = run.read(Budget(record_count=10, byte_count=1 << 20, parallelism=1))
+    run.seal(epoch)
+    run.source.poll()
+    part, *_ = run.source.plan(Budget(record_count=10**6, byte_count=1 << 30, parallelism=1))
+    batches = run.reader.read(part)
+    if is_begun:
+        next(batches)
+
+    copy_and_empty(path, folder / "x.log.1")
+    with raises(INPUT_CHANGED):
+        list(batches)
+    run.restart()
+    assert [*epoch.values, *read(run)] == lines
 
 
 def test_copies_are_rotated_on_and_nothing_is_read_twice(folder, follow):

@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 from bicycle_runtime.connectors.errors import INPUT_DAMAGED, INPUT_UNREADABLE
+from bicycle_runtime.connectors.files.identity import FileIdentity, identity_of_open
 from bicycle_runtime.connectors.files.zstd import ZstdDamage, ZstdStream
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_sdk.errors import BicycleError
@@ -79,6 +80,11 @@ class ByteCursor:
         """Read and drop bytes up to ``position`` or the end."""
         while self.position < position and self.read(min(BLOCK_BYTES, position - self.position)):
             continue
+
+    def holds(self, identity: FileIdentity, size: int) -> bool:
+        """Return whether the open plain file is a known one that has at least this size."""
+        stream = cast(BinaryIO, self._stream)
+        return identity_of_open(stream.fileno(), identity, size) is not None
 
     def close(self) -> None:
         """Close the file."""

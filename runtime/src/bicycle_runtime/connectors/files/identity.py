@@ -75,7 +75,7 @@ def with_tail(path: str, identity: FileIdentity, end: int) -> FileIdentity:
         return identity
     try:
         with Path(path).open("rb", buffering=0) as stream:
-            now = _identity_now(stream.fileno(), identity, end)
+            now = identity_of_open(stream.fileno(), identity, end)
             if now is None or not now.is_inode_of(identity):
                 return identity
             tail = _bytes_before(stream.fileno(), end, min(end, TAIL_BYTE_COUNT_MAX))
@@ -115,12 +115,12 @@ def identity_at(path: str, identity: FileIdentity, *, size_min: int) -> FileIden
     """
     try:
         with Path(path).open("rb", buffering=0) as stream:
-            return _identity_now(stream.fileno(), identity, size_min)
+            return identity_of_open(stream.fileno(), identity, size_min)
     except FileNotFoundError:
         return None
 
 
-def _identity_now(descriptor: int, identity: FileIdentity, size_min: int) -> FileIdentity | None:
+def identity_of_open(descriptor: int, identity: FileIdentity, size_min: int) -> FileIdentity | None:
     """Return the identity with an open file's inode, or None for other content."""
     status = os.fstat(descriptor)
     if status.st_size < max(size_min, identity.tail_end, identity.head_byte_count):

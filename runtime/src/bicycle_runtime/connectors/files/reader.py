@@ -100,7 +100,9 @@ class SliceReader:
         try:
             for batch in self._limit(cursor, lines, part, path):
                 next_offset = batch.next_offset
+                _require_whole(cursor, part)
                 yield batch
+            _require_whole(cursor, part)
             if next_offset == part.start:
                 yield SourceBatch(values=[], offsets=(), next_offset=part.start)
             is_done = True
@@ -201,6 +203,16 @@ def locate_file(part: Slice) -> str:
         problem = "it was removed, or its bytes have changed"
         raise INPUT_CHANGED(path=planned, offset=part.start, problem=problem)
     return found[0]
+
+
+def _require_whole(cursor: ByteCursor, part: Slice) -> None:
+    """Raise if the file was truncated meanwhile: its end would count as that of the slice."""
+    limit = part.details["limit"]
+    if limit is not None and not cursor.holds(
+        FileIdentity.from_json(part.details["identity"]), limit
+    ):
+        problem = "it was truncated while it was read"
+        raise INPUT_CHANGED(path=cursor.path, offset=part.start, problem=problem)
 
 
 def _cut(batch: SourceBatch, count: int) -> SourceBatch:
