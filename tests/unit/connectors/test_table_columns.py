@@ -67,6 +67,19 @@ ORDER = Order(
 )  # fmt: skip
 
 
+class Corner(Enum):
+    LEFT = (0, 1)
+
+
+class Key(Enum):
+    FIRST = UUID(int=5)
+
+
+class Mixed(Enum):
+    WORD = "a"
+    NUMBER = 1
+
+
 class Event(TypedDict):
     user: str
     n: int
@@ -105,6 +118,23 @@ def test_records_of_each_shape_become_rows(table, out, record_type, record, expe
     table(record_type).run_epoch([[record]], is_last=True)
 
     assert rows(out) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        (Size.SMALL, "s"),
+        (Corner.LEFT, "[0,1]"),
+        (Key.FIRST, str(UUID(int=5))),
+        (Mixed.WORD, "a"),
+        (Mixed.NUMBER, "1"),
+    ],
+)
+def test_members_of_an_enum_become_values_of_each_type(table, out, member, expected):
+    run = table(tuple[type(member), list[type(member)]])
+    run.run_epoch([[(member, [member])]], is_last=True)
+
+    assert rows(out) == [{"field_1": expected, "field_2": [expected]}]
 
 
 def test_declared_columns_take_fields_by_name_and_null_where_there_is_none(table, out):

@@ -253,7 +253,7 @@ def _arrow(found: Any) -> tuple[pyarrow.DataType, Conversion]:
     if origin is typing.Literal:
         return _arrow_of_values(arguments)
     if isinstance(found, type) and issubclass(found, Enum):
-        return _arrow_of_values([member.value for member in found])[0], attrgetter("value")
+        return _arrow_of_members(found)
     if origin is not None or found in _UNTYPED:
         return _arrow_of_many(found, origin, arguments)
     return _struct(found)
@@ -299,6 +299,13 @@ def _arrow_of_many(
 def _arrow_of_values(values: Sequence[Any]) -> tuple[pyarrow.DataType, Conversion]:
     kinds = {type(value) for value in values}
     return _arrow(kinds.pop()) if len(kinds) == 1 else (pyarrow.string(), _payload)
+
+
+def _arrow_of_members(kind: type[Enum]) -> tuple[pyarrow.DataType, Conversion]:
+    data_type, convert = _arrow_of_values([member.value for member in kind])
+    if convert is None:
+        return data_type, attrgetter("value")
+    return data_type, lambda member: _convert(convert, member.value)
 
 
 def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
