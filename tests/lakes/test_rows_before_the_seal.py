@@ -89,6 +89,27 @@ def test_a_table_that_others_put_into_folders_is_looked_at(delta):
     assert (delta.column("city"), len(reasons)) == (["brest"], 1)
 
 
+def test_a_column_of_the_folders_that_records_lack_is_null(lake):
+    columns = {"n": int, "region": str}
+    lake.write([{"n": 1, "region": "north"}], columns=columns, partition_by=["region"])
+
+    reasons = lake.write([{"n": 2}, {"n": 3}], columns={"n": int})
+
+    assert reasons == []
+    found = dict(zip(lake.column("n"), lake.column("region"), strict=True))
+    assert found == {1: "north", 2: None, 3: None}
+
+
+def test_a_new_key_without_the_column_of_the_folders_is_added(lake):
+    columns = {"n": int, "m": int, "region": str}
+    lake.write([{"n": 1, "m": 1, "region": "north"}], columns=columns, partition_by=["region"])
+
+    reasons = lake.write([{"n": 2, "m": 2}], columns={"n": int, "m": int}, keys=["n"])
+
+    assert reasons == []
+    assert sorted(zip(lake.column("n"), lake.column("m"), strict=True)) == [(1, 1), (2, 2)]
+
+
 FAR = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 

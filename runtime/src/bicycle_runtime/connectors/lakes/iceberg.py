@@ -12,7 +12,7 @@ compared as columns, file by file, and only files whose bounds may have a key ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -36,6 +36,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from sqlalchemy import event, inspect
 from sqlalchemy.engine import URL, make_url
@@ -215,9 +216,24 @@ def _append(changes: Transaction, rows: pyarrow.RecordBatchReader, commit: Commi
     if changes.table_metadata.spec().is_unpartitioned():
         changes.append(rows, snapshot_properties=commit.facts)
         return
-    tables: Iterator[pyarrow.Table] = (pyarrow.Table.from_batches([batch]) for batch in rows)
+    lacking = _folder_columns(changes.table_metadata, set(rows.schema.names))
+    tables: Iterator[pyarrow.Table] = (_with_nulls(batch, lacking) for batch in rows)
     for piece in in_groups(tables, _PIECE_ROWS):
         changes.append(piece, snapshot_properties=commit.facts)
+
+
+def _folder_columns(metadata: TableMetadata, known: Collection[str]) -> list[pyarrow.Field]:
+    """Return the columns of the folders that rows lack; the library needs them."""
+    schema = metadata.schema()
+    needed = {schema.find_column_name(each.source_id) for each in metadata.spec().fields}
+    return [each for each in schema.as_arrow() if each.name in needed and each.name not in known]
+
+
+def _with_nulls(batch: pyarrow.RecordBatch, lacking: Sequence[pyarrow.Field]) -> pyarrow.Table:
+    rows = pyarrow.Table.from_batches([batch])
+    for field in lacking:
+        rows = rows.append_column(field, pyarrow.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _property(run: str) -> str:
