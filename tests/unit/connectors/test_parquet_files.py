@@ -1,9 +1,10 @@
 """Parquet files to records: types, bad rows, times, places in a file, files that are none."""
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import NamedTuple
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple
 
 import pyarrow
 import pytest
@@ -28,6 +29,34 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 class Order:
     user: str
     cents: int
+
+
+@dataclass
+class Holder:
+    a: Any
+    n: int
+
+
+@dataclass
+class Inner:
+    counts: dict[str, int]
+
+
+@dataclass
+class Counts:
+    counts: dict[str, int]
+    inner: Inner
+    many: list[dict[str, int]]
+
+
+@dataclass
+class OnlyCounts:
+    counts: Mapping[str, int]
+
+
+@dataclass
+class Pairs:
+    counts: list[tuple[str, int]]
 
 
 @pytest.fixture
@@ -83,6 +112,117 @@ def test_rows_become_named_tuples_by_the_names_of_the_columns(tmp_path, source):
     write(tmp_path / "in.parquet", [{"cents": 1, "note": "x", "user": "ada"}])
 
     assert values_of(source(record_type=Named).drain()) == [Named("ada", 1)]
+
+
+def text_of(data):
+    """Return a column of texts with one that is not UTF-8."""
+    return pyarrow.Array.from_buffers(
+        pyarrow.string(), len(data), pyarrow.array(data, pyarrow.binary()).buffers()
+    )
+
+
+def numbers_as(kind, *numbers):
+    return pyarrow.array(numbers, pyarrow.int64()).cast(kind)
+
+
+_BAD_VALUES = {
+    "time": (
+        numbers_as(pyarrow.timestamp("us"), 0, 2**62, 1),
+        datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+        b"out of range",
+    ),
+    "time in a zone": (
+        numbers_as(pyarrow.timestamp("ms", "UTC"), 0, 2**62, 1),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        b"out of range",
+    ),
+    "day": (
+        pyarrow.array([0, 10**8, 1], pyarrow.int32()).cast(pyarrow.date32()),
+        date(1970, 1, 1),
+        b"100000000",
+    ),
+    "span": (numbers_as(pyarrow.duration("ms"), 0, 2**62, 1), timedelta(0), str(2**62).encode()),
+    "text": (text_of([b"a", b"a\xff", b"b"]), "a", b"a"),
+    "text of a dictionary": (text_of([b"a", b"a\xff", b"b"]).dictionary_encode(), "a", b"a"),
+    "text in a list": (
+        pyarrow.ListArray.from_arrays([0, 1, 2, 3], text_of([b"a", b"a\xff", b"b"])),
+        ["a"],
+        b"a",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _BAD_VALUES)
+@pytest.mark.parametrize("record_type", ["frames", None, Holder])
+def test_a_value_that_python_cannot_hold_is_a_bad_record(tmp_path, source, kind, record_type):
+    column, first, raw = _BAD_VALUES[kind]
+    parquet.write_table(pyarrow.table({"a": column, "n": [1, 2, 3]}), tmp_path / "in.parquet")
+    run = source(record_type=None if record_type == "frames" else record_type)
+    if record_type == "frames":
+        assert run.reader.give_fields()
+
+    [epoch] = run.drain()
+
+    [failure] = epoch.failures
+    found = [value if isinstance(value, dict) else vars(value) for value in epoch.values]
+    assert [(value["n"], failure.offset) for value in found] == [(1, 1), (3, 1)]
+    assert found[0]["a"] == first
+    assert "column 'a'" in failure.reason
+    assert raw in failure.raw and b'"n":2' in failure.raw
+
+
+def test_bad_values_and_rows_that_do_not_fit_come_in_their_order(tmp_path, source):
+    users = text_of([b"a", b"\xff", b"b", b"c"])
+    cents = pyarrow.array([None, 2, 3, None], pyarrow.int64())
+    parquet.write_table(pyarrow.table({"user": users, "cents": cents}), tmp_path / "in.parquet")
+    [epoch] = source(record_type=Order).drain()
+
+    assert [failure.offset for failure in epoch.failures] == [0, 1, 3]
+    assert epoch.values == [Order("b", 3)]
+
+
+def test_extreme_values_that_python_can_hold_stay(tmp_path, source):
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    days = 106_751_991
+    rows = [
+        {"at": first, "day": date.min, "span": timedelta(-days)},
+        {"at": last, "day": date.max, "span": timedelta(days)},
+        {"at": None, "day": None, "span": None},
+    ]
+    write(tmp_path / "in.parquet", rows)
+    run = source()
+    run.reader.give_fields()
+
+    assert values_of(run.drain()) == rows
+
+
+def test_maps_become_dicts_where_a_type_has_dicts(tmp_path, source):
+    counts = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+    schema = pyarrow.schema(
+        {
+            "counts": counts,
+            "inner": pyarrow.struct({"counts": counts}),
+            "many": pyarrow.list_(counts),
+        }
+    )
+    row = {"counts": {"x": 1}, "inner": {"counts": {"y": 2}}, "many": [{"z": 3}, {}]}
+    write(tmp_path / "in.parquet", [row], schema=schema)
+
+    assert values_of(source(record_type=Counts).drain()) == [
+        Counts({"x": 1}, Inner({"y": 2}), [{"z": 3}, {}])
+    ]
+    assert values_of(source(record_type=Pairs).drain()) == [Pairs([("x", 1)])]
+    assert values_of(source().drain())[0]["counts"] == [("x", 1)]
+
+
+def test_a_map_with_a_key_twice_is_a_bad_record_where_a_type_has_a_dict(tmp_path, source):
+    schema = pyarrow.schema({"counts": pyarrow.map_(pyarrow.string(), pyarrow.int64())})
+    rows = [{"counts": [("x", 1), ("x", 2)]}, {"counts": [("x", 1), ("y", 2)]}]
+    write(tmp_path / "in.parquet", rows, schema=schema)
+    [epoch] = source(record_type=OnlyCounts).drain()
+
+    assert epoch.values == [OnlyCounts({"x": 1, "y": 2})]
+    assert [failure.offset for failure in epoch.failures] == [0]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

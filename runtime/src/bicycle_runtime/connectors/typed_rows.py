@@ -51,7 +51,7 @@ def records_of(
     if batch.failures:
         by_offset = dict(zip(offsets, rows, strict=True))
         batch.failures = [
-            replace(failure, raw=_text(by_offset[failure.offset])) for failure in batch.failures
+            replace(failure, raw=row_text(by_offset[failure.offset])) for failure in batch.failures
         ]
     return batch
 
@@ -163,6 +163,6 @@ def is_within_bounds(times: Sequence[int]) -> bool:
     return not times or (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX)
 
 
-def _text(row: dict[str, Any]) -> bytes:
+def row_text(row: dict[str, Any]) -> bytes:
     """Return a row as readable text for dead letters."""
     return msgspec.json.encode(row, enc_hook=str)[:_RAW_BYTES_MAX]

@@ -7,16 +7,24 @@ last slice ended; otherwise row groups before the slice are skipped unread. pyar
 
 from __future__ import annotations
 
+import typing
 from collections import OrderedDict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.reader import locate_file
-from bicycle_runtime.connectors.typed_rows import columns_for, records_of, with_event_times
-from bicycle_runtime.contract import Slice, SourceBatch
+from bicycle_runtime.connectors.typed_rows import (
+    columns_for,
+    records_of,
+    row_text,
+    with_event_times,
+)
+from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
 from bicycle_runtime.frames.frame import Frame
+from bicycle_runtime.frames.record_fields import fields_of, types_of
 from bicycle_runtime.frames.rows import is_open_mapping
 
 _BATCH_ROWS = 4_096
@@ -25,6 +33,11 @@ _BATCH_BYTES = 16 << 20  # of a batch of records
 _DECODED_BYTES = 64 << 20  # of rows that are decoded at one time, at most
 _VALUE_BYTES = 16
 _OPEN_FILES_MAX = 16
+# In days since 1970, a day within those of Python: a zone moves a time by less.
+_DAYS_MIN, _DAYS_MAX = -719_161, 2_932_895
+_SPAN_DAYS_MAX = 999_999_998
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_S = 86_400
 
 
 class ParquetReader:
@@ -38,6 +51,7 @@ class ParquetReader:
     def __init__(self, record_type: Any, timestamp_field: str = "") -> None:
         self._record_type, self._timestamp_field = record_type, timestamp_field
         self._columns = columns_for(record_type)
+        self._has_dicts = _wants_dicts(record_type)
         self._open: OrderedDict[str, _Rows] = OrderedDict()
         self._gives_fields = False
 
@@ -95,16 +109,21 @@ class ParquetReader:
     def _batch(self, rows: Any, *, first: int) -> SourceBatch:
         end = first + rows.num_rows
         offsets = range(first, end)
-        if self._gives_fields:
+        if self._gives_fields and _are_convertible(chain.from_iterable(map(_leaves, rows.columns))):
             batch = SourceBatch(values=Frame.of_arrow(rows), offsets=offsets, next_offset=end)
             if not self._timestamp_field:
                 return batch
             batch = with_event_times(batch, b"", self._timestamp_field)
             if not batch.failures:
                 return batch
-        return records_of(
-            rows.to_pylist(), self._record_type, offsets, end, timestamp_field=self._timestamp_field
+        found = _python_rows(rows, offsets, has_dicts=self._has_dicts)
+        batch = records_of(
+            found.rows, self._record_type, found.offsets, end, timestamp_field=self._timestamp_field
         )
+        if found.failures:
+            failures = [*found.failures, *batch.failures]
+            batch.failures = sorted(failures, key=lambda failure: failure.offset)
+        return batch
 
 
 class _Rows:
@@ -300,3 +319,127 @@ def _type_of(found: Any) -> Any:
     if pyarrow.types.is_timestamp(found):
         return pyarrow.timestamp("us", found.tz)
     return pyarrow.time64("us") if pyarrow.types.is_time(found) else pyarrow.duration("us")
+
+
+class _PythonRows(NamedTuple):
+    """Rows as dicts, the offset of each, and those that are none."""
+
+    rows: list[dict[str, Any]]
+    offsets: Sequence[int]
+    failures: Sequence[BadRecord]
+
+
+def _python_rows(batch: Any, offsets: Sequence[int], *, has_dicts: bool) -> _PythonRows:
+    """Return the rows of an Arrow batch as dicts.
+
+    Args:
+        batch: Some rows.
+        offsets: The offset of each.
+        has_dicts: Whether the values of maps are dicts; else they are pairs.
+    """
+    maps = "strict" if has_dicts else None
+    try:
+        return _PythonRows(batch.to_pylist(maps_as_pydicts=maps), offsets, ())
+    except (OverflowError, ValueError, KeyError):  # KeyError: a map has a key twice.
+        return _one_by_one(batch, offsets, maps)
+
+
+def _one_by_one(batch: Any, offsets: Sequence[int], maps: str | None) -> _PythonRows:
+    rows: list[dict[str, Any]] = []
+    kept: list[int] = []
+    failures: list[BadRecord] = []
+    for index, offset in enumerate(offsets):
+        row, problem = _row(batch.slice(index, 1), maps)
+        if problem:
+            failures.append(BadRecord(offset=offset, raw=row_text(row), reason=problem))
+        else:
+            rows.append(row)
+            kept.append(offset)
+    return _PythonRows(rows, kept, failures)
+
+
+def _row(batch: Any, maps: str | None) -> tuple[dict[str, Any], str]:
+    """Return one row, and what is wrong with it; a bad value is Arrow's text of it."""
+    row: dict[str, Any] = {}
+    problems = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            [row[name]] = column.to_pylist(maps_as_pydicts=maps)
+        except (OverflowError, ValueError, KeyError) as error:
+            row[name] = column.to_string()[1:-1].strip()
+            problems.append(f"column {name!r}: {decoding_problem(error)}")
+    return row, "; ".join(problems)
+
+
+def _are_convertible(leaves: Iterable[Any]) -> bool:
+    """Return whether all values have one in Python; if unsure, False.
+
+    Args:
+        leaves: Arrow arrays without fields.
+    """
+    return all(map(_is_convertible, leaves))
+
+
+def _is_convertible(leaf: Any) -> bool:
+    import pyarrow  # slow to import
+
+    kinds, found = pyarrow.types, leaf.type
+    checked = (kinds.is_string, kinds.is_large_string, kinds.is_string_view, kinds.is_time)
+    if kinds.is_dictionary(found):
+        return _is_convertible(leaf.dictionary)
+    if any(is_kind(found) for is_kind in checked):
+        try:
+            leaf.validate(full=True)  # hot path: in C++, without an object for each value.
+        except pyarrow.ArrowInvalid:
+            return False
+        return True
+    least, most = _DAYS_MIN, _DAYS_MAX
+    if kinds.is_duration(found):
+        least, most = -_SPAN_DAYS_MAX, _SPAN_DAYS_MAX
+    elif not kinds.is_timestamp(found) and not kinds.is_date(found):
+        return True
+    day = 1 if kinds.is_date32(found) else _DAY_S * _UNITS[getattr(found, "unit", "ms")]
+    number = pyarrow.int32() if kinds.is_date32(found) else pyarrow.int64()
+    return _is_within(leaf.cast(number), least * day, most * day)
+
+
+def _is_within(numbers: Any, least: int, most: int) -> bool:
+    from pyarrow import compute  # slow to import
+
+    found = compute.min_max(numbers).as_py()
+    return found["min"] is None or (least <= found["min"] and found["max"] <= most)
+
+
+def _wants_dicts(record_type: Any) -> bool:
+    """Return whether records of a type have dicts in their fields, at any depth.
+
+    Example:
+        >>> _wants_dicts(dict), _wants_dicts(dict[str, list[dict[str, int]]])
+        (False, True)
+    """
+    if is_open_mapping(record_type):
+        return False
+    if typing.get_origin(record_type) is dict:
+        return any(_has_dict(each, frozenset()) for each in typing.get_args(record_type))
+    return _has_dict(record_type, frozenset())
+
+
+def _has_dict(found: Any, above: frozenset[Any]) -> bool:
+    found = getattr(found, "__supertype__", found)
+    plain = typing.get_origin(found) or found
+    inner = list(typing.get_args(found))
+    if isinstance(plain, type):
+        if plain in above:  # A type that has itself within.
+            return False
+        is_record = fields_of(plain) is not None
+        if not is_record and issubclass(plain, Mapping):
+            return True
+        try:
+            if is_record:
+                inner.extend(types_of(plain).values())
+            elif hasattr(plain, "__struct_fields__"):
+                inner.extend(typing.get_type_hints(plain).values())
+        except NameError:  # Only the library of a model can tell, and most have dicts for maps.
+            return True
+        above = above | {plain} if is_record or hasattr(plain, "__struct_fields__") else above
+    return any(_has_dict(each, above) for each in inner)
