@@ -14,6 +14,7 @@ for a loss.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 
@@ -120,7 +121,7 @@ class Discovery:
         """Return whether it is time to look."""
         now_s = self._clock.monotonic()
         if any(now_s - since_s >= DOUBT_S for since_s in self._doubts_s.values()):
-            return now_s >= self._looked_s + _AGAIN_S
+            return now_s >= min(self._looked_s + _AGAIN_S, self._next_look_s)
         return now_s >= self._next_look_s
 
     def look(self) -> None:
@@ -131,7 +132,7 @@ class Discovery:
         3. Positions: each must be between the first remaining offset and the end.
 
         Raises:
-            ClusterSilentError: no broker answered.
+            ClusterSilentError: no broker answered, or none for a partition that must be known.
             KAFKA_TOPIC_MISSING: a named topic that was never read does not exist.
             CONNECTOR_OPTION_WRONG: see ``start``.
             KafkaOffsetsLostError: the next message is removed, and the policy is to fail.
@@ -142,6 +143,8 @@ class Discovery:
         names = self._names()
         counts = self._cluster.partition_counts(names, _REQUEST_S)
         self._refuse_missing([name for name in names if name not in counts])
+        # Before the offsets: an id that is newer than they are would hide that they are obsolete.
+        identities = self._ask_identities(counts)
         shards = self._shards(counts)
         if self._was_blank and self._is_first:
             self._refuse_unknown_starts(shards)
@@ -153,7 +156,8 @@ class Discovery:
             raise ClusterSilentError(f"partition {silent[0]} has no leader")
         self._begin([shard for shard in new if shard not in silent], lows, ends)
         # 3. Positions: each must be between the first remaining offset and the end.
-        self._check_positions(shards, lows, ends, renewed=self._renew(counts))
+        renewed = self._renew(identities, set(shards) - (lows.keys() & ends.keys()))
+        self._check_positions(shards, lows, ends, renewed=renewed)
         if self._options.bounded and self._progress.stops is None:
             self._progress.stop_at({**ends, **self._cluster.high_ends(shards)})
         if not silent:
@@ -209,7 +213,8 @@ class Discovery:
         self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
         if changed := sorted(self._find_changes(query.result())):
             if self._options.on_data_loss == "fail":
-                self.look()
+                with contextlib.suppress(ClusterSilentError):  # The restart looks again.
+                    self.look()
             raise KafkaTopicReplacedError(vertex=self._vertex, topic=changed[0])
 
     def _check_positions(
@@ -224,14 +229,15 @@ class Discovery:
         for shard, position in list(self._progress.positions.items()):
             if self._progress.is_finished_at(shard):
                 continue
+            is_renewed = partition_of(shard)[0] in renewed
             if shard not in existing:
-                if self._is_certain(shard, is_doubtful=True):
+                if is_renewed or self._is_certain(shard, is_doubtful=True):
                     self._lose(shard, -1, -1, "the partition no longer exists")
                 continue
             low, end = lows.get(shard), ends.get(shard)
             if low is None or end is None:
                 continue
-            if partition_of(shard)[0] in renewed:
+            if is_renewed:
                 self._lose(shard, low, end, _CREATED_AGAIN)
             elif position < low:
                 self._lose(shard, low, end, "it was removed by retention")
@@ -277,14 +283,25 @@ class Discovery:
             return found
         return [shard for shard in found if shard in stops]
 
-    def _renew(self, counts: Mapping[str, int]) -> set[str]:
-        """Return the topics that were created again, and note their ids."""
-        query = self._cluster.ask_identities(sorted(counts))
+    def _ask_identities(self, topics: Iterable[str]) -> dict[str, str]:
+        query = self._cluster.ask_identities(sorted(topics))
         query.is_done(_REQUEST_S)
         self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
-        found = query.result()
-        renewed = self._find_changes(found)
-        for name, identity in found.items():
+        return query.result()
+
+    def _renew(self, identities: Mapping[str, str], silent: set[str]) -> set[str]:
+        """Return the topics that were created again, and note their ids.
+
+        Raises:
+            ClusterSilentError: a position in such a topic is obsolete, but there is no answer to
+                replace it. Once the id is noted, nothing would tell that it is obsolete.
+        """
+        renewed = self._find_changes(identities)
+        for shard in sorted(silent & self._progress.positions.keys(), key=partition_of):
+            if partition_of(shard)[0] in renewed and not self._progress.is_finished_at(shard):
+                self._next_look_s = self._looked_s  # At each poll: until then, nothing is read.
+                raise ClusterSilentError(f"partition {shard} has no leader")
+        for name, identity in identities.items():
             self._progress.identify(name, identity)
         return renewed
 

@@ -258,7 +258,10 @@ class KafkaSource(
         if not self._is_resting():
             try:
                 if self._take_ends(self._cluster):
+                    is_heard = self._has_leaders()
                     self._compare_topics()
+                    if is_heard:  # Not before: the look may fail at each poll.
+                        self._note_answer()
             except ClusterSilentError as error:
                 self._note_silence(error.reason)
         is_silent = self._silent_since_s is not None
@@ -432,10 +435,13 @@ class KafkaSource(
             if is_fresh:
                 self._answered.add(shard)
         self._discovery.doubt(ends)
-        if positions and not ends:
+        if not self._has_leaders():
             self._note_silence("no partition has a leader, or all partitions were removed")
-        else:
-            self._note_answer()
+
+    def _has_leaders(self) -> bool:
+        """Return whether the last answer has an end, if any was to be in it."""
+        positions = self._progress.positions
+        return not positions or bool(positions.keys() - self._unreachable)
 
     def _note_silence(self, reason: str) -> None:
         if self._silent_since_s is None:
