@@ -1,6 +1,7 @@
 """What a source concludes from answers of brokers that leave out some partitions."""
 
 import logging
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -160,3 +161,36 @@ def test_nothing_is_read_of_a_topic_created_again_before_each_partition_has_answ
     assert {part.start for part in source.plan(FEW)} == {0}
     events = [record.message for record in caplog.records]
     assert events.count("kafka_unreachable") == events.count("kafka_reachable") == 1
+
+
+# --- answers that are missing --------------------------------------------------------------------
+
+
+def test_a_time_to_start_at_is_asked_again_for_a_partition_without_an_answer():
+    progress = Progress({}, {})
+    cluster = FewLeaders({"t/0": 500, "t/1": 500})
+    cluster.by_time = {"t/0": 100}
+    found = discovery(cluster, progress, starting_offsets=datetime(2026, 1, 1, tzinfo=UTC))
+
+    with pytest.raises(ClusterSilentError):
+        found.look()
+    assert progress.is_blank
+
+    cluster.by_time["t/1"] = -1  # All messages are older.
+    found.start()
+    assert progress.positions == {"t/0": 100, "t/1": 500}
+
+
+@pytest.mark.parametrize("highs", [None, {"t/0": 20}])
+def test_a_bounded_run_has_its_stops_only_when_each_partition_has_answered(highs):
+    progress = Progress({"t/0": 10, "t/1": 10}, OLD)
+    cluster = FewLeaders({"t/0": 20} if highs is None else {"t/0": 20, "t/1": 20})
+    cluster.highs = highs
+    found = discovery(cluster, progress, bounded=True)
+    found.start()
+    assert progress.stops is None
+    assert not progress.is_finished_at("t/1")
+
+    cluster.ends, cluster.highs = {"t/0": 20, "t/1": 20}, {"t/0": 20, "t/1": 30}
+    found.look()
+    assert progress.stops == {"t/0": 20, "t/1": 30}

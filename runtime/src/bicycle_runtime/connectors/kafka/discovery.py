@@ -158,10 +158,10 @@ class Discovery:
         # 3. Positions: each must be between the first remaining offset and the end.
         renewed = self._renew(identities, set(shards) - (lows.keys() & ends.keys()))
         self._check_positions(shards, lows, ends, renewed=renewed)
-        if self._options.bounded and self._progress.stops is None:
-            self._progress.stop_at({**ends, **self._cluster.high_ends(shards)})
+        is_bound = self._bind(shards, ends)
         if not silent:
             self._is_first = False
+        if is_bound and not silent:
             self._next_look_s = self._looked_s + self._options.discovery_interval_ms / 1_000
 
     def doubt(self, ends: Mapping[str, int]) -> None:
@@ -305,6 +305,21 @@ class Discovery:
             self._progress.identify(name, identity)
         return renewed
 
+    def _bind(self, shards: list[str], ends: Mapping[str, int]) -> bool:
+        """Return whether it is known where bounded reading ends, or it is not bounded.
+
+        Without an answer for each partition, nothing is set: one without a stop is not read.
+        """
+        if not self._options.bounded or self._progress.stops is not None:
+            return True
+        wanted = {*shards, *self._progress.positions}
+        if wanted <= ends.keys():
+            stops = self._cluster.high_ends(shards)
+            if wanted <= stops.keys():
+                self._progress.stop_at(stops)
+                return True
+        return False
+
     def _find_changes(self, identities: Mapping[str, str]) -> set[str]:
         known = self._progress.topic_ids
         return {name for name, found in identities.items() if known.get(name, found) != found}
@@ -333,7 +348,11 @@ class Discovery:
     def _choose(
         self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]
     ) -> dict[str, int]:
-        """Return where partitions start by the option."""
+        """Return where partitions start by the option.
+
+        Raises:
+            ClusterSilentError: there is no answer where a time is in a partition.
+        """
         match self._starting.mode:
             case "earliest":
                 return {shard: lows[shard] for shard in shards}
@@ -343,7 +362,10 @@ class Discovery:
                 return {s: self._starting.offsets.get(s, lows[s]) for s in shards}
             case "timestamp":
                 found = self._cluster.ask(shards, self._starting.timestamp_ms).result()
-                return {s: found[s] if found.get(s, -1) >= 0 else ends[s] for s in shards}
+                for shard in shards:
+                    if shard not in found:  # Unlike -1: all its messages are older.
+                        raise ClusterSilentError(f"partition {shard} has no leader")
+                return {s: found[s] if found[s] >= 0 else ends[s] for s in shards}
 
     def _lose(self, shard: str, low: int, high: int, problem: str) -> None:
         """Apply the policy to a position that is not in the partition any more."""
