@@ -194,3 +194,65 @@ def test_a_bounded_run_has_its_stops_only_when_each_partition_has_answered(highs
     cluster.ends, cluster.highs = {"t/0": 20, "t/1": 20}, {"t/0": 20, "t/1": 30}
     found.look()
     assert progress.stops == {"t/0": 20, "t/1": 30}
+
+
+# --- doubts --------------------------------------------------------------------------------------
+
+
+def doubted(clock, policy):
+    """A source at 10 in two partitions, the second of which has been silent for long."""
+    progress = Progress({"t/0": 10, "t/1": 10}, OLD)
+    cluster = FewLeaders({"t/0": 10, "t/1": 10})
+    options = KafkaSourceOptions("b:1", topics=("t",), on_data_loss=policy)
+    found = Discovery(cluster, progress, options, clock=clock)
+    found.start()
+    for _ in range(2):
+        found.doubt({"t/0": 10})
+        clock.advance(11_000)
+    cluster.ends = {"t/0": 10, "t/1": 8}
+    return progress, found, cluster
+
+
+def noticed(found, cluster):
+    found.doubt(cluster.ends)
+    found.look()
+
+
+@pytest.mark.parametrize("policy", ["earliest", "fail"])
+def test_the_first_answer_after_a_long_silence_is_not_certain(policy):
+    clock = ManualClock(start_ms=1_000_000)
+    progress, found, cluster = doubted(clock, policy)
+
+    noticed(found, cluster)
+    clock.advance(9_999)
+    noticed(found, cluster)
+    assert progress.positions == {"t/0": 10, "t/1": 10}
+
+    cluster.ends = {"t/0": 10, "t/1": 12}
+    noticed(found, cluster)
+    clock.advance(11_000)
+    cluster.ends = {"t/0": 10, "t/1": 8}
+    noticed(found, cluster)
+    assert progress.positions == {"t/0": 10, "t/1": 10}
+
+
+def test_an_end_before_the_position_is_certain_after_ten_seconds_of_such_answers():
+    clock = ManualClock(start_ms=1_000_000)
+    progress, found, cluster = doubted(clock, "earliest")
+
+    noticed(found, cluster)
+    clock.advance(10_000)
+    noticed(found, cluster)
+    assert progress.positions == {"t/0": 10, "t/1": 0}
+
+
+def test_a_silence_after_an_end_before_the_position_begins_anew():
+    clock = ManualClock(start_ms=1_000_000)
+    progress, found, cluster = doubted(clock, "earliest")
+    noticed(found, cluster)
+    clock.advance(11_000)
+
+    found.doubt({"t/0": 10})
+    noticed(found, cluster)
+
+    assert progress.positions == {"t/0": 10, "t/1": 10}

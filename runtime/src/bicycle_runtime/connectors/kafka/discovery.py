@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.kafka.cluster import Brokers, ClusterSilentError, IdentityQuery
@@ -40,6 +41,7 @@ _IDENTITY_WAIT_S = 0.05
 # Before a seal: longer than the request itself may take.
 _SEAL_WAIT_S = 5.0
 DOUBT_S = 10.0
+_Doubt = Literal["absent", "short"]  # No answer, or an end before the position.
 _CREATED_AGAIN = "the topic was deleted and recreated"
 
 
@@ -70,7 +72,7 @@ class Discovery:
         self._was_blank = progress.is_blank
         self._is_first = True
         self._looked_s = self._next_look_s = 0.0
-        self._doubts_s: dict[str, float] = {}
+        self._doubts: dict[str, tuple[_Doubt, float]] = {}  # Each with the time of its begin.
         self._identities: IdentityQuery | None = None
         self._next_identities_s = 0.0
         self._must_compare = False
@@ -120,7 +122,7 @@ class Discovery:
     def is_due(self) -> bool:
         """Return whether it is time to look."""
         now_s = self._clock.monotonic()
-        if any(now_s - since_s >= DOUBT_S for since_s in self._doubts_s.values()):
+        if any(now_s - since_s >= DOUBT_S for _, since_s in self._doubts.values()):
             return now_s >= min(self._looked_s + _AGAIN_S, self._next_look_s)
         return now_s >= self._next_look_s
 
@@ -167,11 +169,12 @@ class Discovery:
     def doubt(self, ends: Mapping[str, int]) -> None:
         """Note the newest ends: partitions that are absent or end early are doubtful."""
         for shard, position in self._progress.positions.items():
-            is_doubtful = ends.get(shard, -1) < position
-            is_wanted = not self._progress.is_finished_at(shard)
-            if is_doubtful and is_wanted and shard not in self._doubts_s:
+            doubt: _Doubt | None = None
+            if not self._progress.is_finished_at(shard) and ends.get(shard, -1) < position:
+                doubt = "short" if shard in ends else "absent"
+            if doubt is not None and self._doubts.get(shard, (None,))[0] != doubt:
                 self.compare_soon()
-            self._is_certain(shard, is_doubtful=is_doubtful and is_wanted)
+            self._is_certain(shard, doubt)
 
     def compare_soon(self) -> None:
         """Compare the ids of topics at the next poll: one may have been created again."""
@@ -231,7 +234,7 @@ class Discovery:
                 continue
             is_renewed = partition_of(shard)[0] in renewed
             if shard not in existing:
-                if is_renewed or self._is_certain(shard, is_doubtful=True):
+                if is_renewed or self._is_certain(shard, "absent"):
                     self._lose(shard, -1, -1, "the partition no longer exists")
                 continue
             low, end = lows.get(shard), ends.get(shard)
@@ -241,16 +244,23 @@ class Discovery:
                 self._lose(shard, low, end, _CREATED_AGAIN)
             elif position < low:
                 self._lose(shard, low, end, "it was removed by retention")
-            elif self._is_certain(shard, is_doubtful=position > end):
+            elif self._is_certain(shard, "short" if position > end else None):
                 self._lose(shard, low, end, "the partition ends before this offset")
 
-    def _is_certain(self, shard: str, *, is_doubtful: bool) -> bool:
-        """Return whether a doubt lasts long enough to be a loss."""
-        if not is_doubtful:
-            self._doubts_s.pop(shard, None)
+    def _is_certain(self, shard: str, doubt: _Doubt | None) -> bool:
+        """Return whether one doubt lasts long enough to be a loss.
+
+        Another doubt begins anew: after a long silence, the first answer is no certain one.
+        """
+        if doubt is None:
+            self._doubts.pop(shard, None)
             return False
         now_s = self._clock.monotonic()
-        return now_s - self._doubts_s.setdefault(shard, now_s) >= DOUBT_S
+        known, since_s = self._doubts.get(shard, (None, now_s))
+        if known != doubt:
+            since_s = now_s
+        self._doubts[shard] = doubt, since_s
+        return now_s - since_s >= DOUBT_S
 
     def _names(self) -> list[str]:
         if self._options.topic_pattern is None:
@@ -378,7 +388,7 @@ class Discovery:
             shard, policy, vertex=self._vertex, next=position, low=low, high=high, problem=problem,
             record_count=go_on - position if is_known else None,
         )  # fmt: skip
-        self._doubts_s.pop(shard, None)
+        self._doubts.pop(shard, None)
         if high < 0:
             self._progress.drop(shard)
             return
