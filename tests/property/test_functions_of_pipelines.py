@@ -16,6 +16,7 @@ from bicycle_runtime.pipelines.builtin_functions import Keep
 from bicycle_runtime.pipelines.record_functions import (
     FieldKey,
     FieldValue,
+    GoesByText,
     GoesTo,
     NumberOf,
     TimeOf,
@@ -53,6 +54,7 @@ FUNCTIONS = {
     "goes-on": GoesTo("n", {"a": [1, "b"], "b": [2, "a"]}, "rest", "rest"),
     "goes-anywhere": GoesTo("t", {"a": ["a"]}, None, None),
     "goes-by-value": GoesTo("t", None, None, "a"),
+    "goes-by-text": GoesByText("n", {"1": ["1"]}, "rest", "rest"),
     "typed": TypedRecord({"n": "int", "t": "string"}),
     "typed-more": TypedRecord({"n": "float", "t": "timestamp", "j": "json"}),
     "typed-open": TypedRecord({"n": "int?", "t": "string?", "j": "json?"}),

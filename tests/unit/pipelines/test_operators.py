@@ -204,6 +204,24 @@ def test_a_split_sends_records_by_a_field():
     assert run(text, "yaml", sink="rest") == [{"s": 404}, {"s": 500}]
 
 
+def test_a_split_by_names_sends_all_other_values_to_the_default():
+    items = [{"k": "a"}, {"k": "b"}, {"k": None}, {}, {"k": 1}, {"k": "other"}]
+    text = graph_of(
+        collection("in", items),
+        "{id: by, operator: split, config: {field: k, default: other}}",
+        SINK,
+        "{id: one, operator: sink, connector: {type: console}}",
+        "{id: rest, operator: sink, connector: {type: console}}",
+        edges=[("in", "by")],
+    )
+    text += "  - {from: by, to: sink, output: a}\n  - {from: by, to: rest, output: other}\n"
+    text += "  - {from: by, to: one, output: '1'}\n"
+
+    with ran(text, "yaml") as harness:
+        found = [harness.results(name) for name in ("sink", "one", "rest")]
+    assert found == [[{"k": "a"}], [{"k": 1}], [items[1], items[2], items[3], items[5]]]
+
+
 def test_all_that_a_split_is_made_of_has_its_name_and_place():
     text = graph_of(
         collection("in", [{"s": "ok"}]),

@@ -61,9 +61,9 @@ def rows_of(env, source, sink):
         return sorted(str(msgspec.to_builtins(row)) for row in harness.results(sink))
 
 
-def both(text):
+def both(text, notation="toml"):
     """Return the rows of a pipeline, and of its SQL file."""
-    found = checked(text)
+    found = checked(text, notation)
     env, other = StreamEnvironment(), StreamEnvironment()
     build_pipeline(env, found)
     build_tables(other, sql_of_pipeline(found, check_sql), file="p.sql")
@@ -179,3 +179,23 @@ def test_branches_become_views_and_a_field_of_the_key_a_primary_key():
     options = VERTICES.replace("bootstrap_servers", "client.id: c, bootstrap_servers")
     [(_, reason)] = refused(options, "yaml")
     assert reason == "out (sink): properties is a table or a list, but options of SQL are texts"
+
+
+@pytest.mark.parametrize("output", ["u1", "other"])
+def test_a_split_by_names_writes_the_same_rows(output):
+    branches = f"""
+vertices:
+  - {{id: source, operator: source, connector: {{type: file, properties: {{path: in.jsonl,
+     fields: {{page: string, user: "string?"}}}}}}}}
+  - {{id: by, operator: split, config: {{field: user, default: other}}}}
+  - {{id: sink, operator: sink, connector: {{type: console}}}}
+  - {{id: rest, operator: sink, connector: {{type: console}}}}
+edges:
+  - {{from: source, to: by}}
+  - {{from: by, to: sink, output: {output}}}
+  - {{from: by, to: rest, output: {"other" if output == "u1" else "u1"}}}
+"""
+    rows, of_sql = both(branches, "yaml")
+
+    assert of_sql == rows
+    assert len(rows) > 1

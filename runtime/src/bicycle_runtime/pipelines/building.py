@@ -45,7 +45,6 @@ from bicycle_runtime.pipelines.record_functions import (
     CountText,
     FieldKey,
     FirstOfKey,
-    GoesTo,
     JoinedRow,
     LateRow,
     RecordKey,
@@ -54,6 +53,7 @@ from bicycle_runtime.pipelines.record_functions import (
     TypedRecord,
     WindowRow,
     WithMessage,
+    goes_to,
     lower_text,
 )
 from bicycle_runtime.pipelines.values import ErrorRule
@@ -302,9 +302,10 @@ class _Building:
 
         All of them have the name of the split, which identifies it in letters, metrics and errors.
         """
-        goes = partial(GoesTo, node.spec.field, node.spec.outputs, node.spec.default)
+        names = sorted(name for split, name in self._tags if split == node.id)
+        goes = goes_to(node.spec, names)
         chosen = self._set(self._input(node).filter(goes(None)), node)
-        for output in sorted(name for split, name in self._tags if split == node.id):
+        for output in names:
             branch = self._set(chosen.filter(goes(output)), node, suffix=f"-{output}")
             self._side_outputs[node.id, output] = branch.name(node.name or node.id)
         return chosen

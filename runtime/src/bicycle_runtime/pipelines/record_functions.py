@@ -5,7 +5,7 @@ They are imported by workers. A record without a field has the value None there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -27,6 +27,7 @@ from bicycle_runtime.expressions.evaluation import HasExpression
 from bicycle_runtime.formats.typed_values import exact_decimal
 from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_runtime.pipelines.equal_values import equal_json, equal_text
+from bicycle_runtime.pipelines.operator_keys import Split
 from bicycle_runtime.records.times import time_of
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.expressions import Expression, col, lit
@@ -298,6 +299,25 @@ class GoesTo(HasExpression):
             return [] if value is None else [text_of(value)]
         found = [name for name, values in self.outputs.items() if value in values]
         return found if found or self.default is None else [self.default]
+
+
+class GoesByText(GoesTo):
+    """The same, where outputs are called as the texts of their values."""
+
+    __slots__ = ()
+
+    def _outputs_of(self, value: Any) -> list[str]:
+        return super()._outputs_of(None if value is None else text_of(value))
+
+
+def goes_to(spec: Split, names: Sequence[str]) -> Callable[[str | None], GoesTo]:
+    """Return what makes the condition of an output of a split, by the names of all that are read.
+
+    Without the names, no value would be another one, which goes to the default.
+    """
+    if spec.outputs is None and spec.default is not None:
+        return partial(GoesByText, spec.field, {name: [name] for name in names}, spec.default)
+    return partial(GoesTo, spec.field, spec.outputs, spec.default)
 
 
 class _AsType:

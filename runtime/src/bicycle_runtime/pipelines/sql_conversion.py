@@ -220,9 +220,25 @@ class _Conversion:
         output = f"{name}_{given.output}"
         if output not in self._names.values():
             self._names[f"{before.id} {given.output}"] = output
-            condition = _output_condition(before.spec, given.output, fields)
+            condition = self._output_condition(before, given.output, fields)
             self._view(output, f"SELECT * FROM {quote(name)} WHERE {condition}")
         return output, fields
+
+    def _output_condition(self, split: Node, output: str, fields: Mapping[str, str]) -> str:
+        """Return the condition of the records of an output of a split."""
+        spec, outputs = split.spec, split.spec.outputs
+        if outputs is None:  # Values are names of outputs.
+            inputs = [each for reader in self._readers(split) for each in reader.inputs]
+            outputs = {each.output: [each.output] for each in inputs if each.node == split.id}
+        field, word = quote(spec.field), fields.get(spec.field)
+        values = {
+            name: ", ".join(_literal(each, word) for each in given)
+            for name, given in outputs.items()
+        }
+        found = [f"{field} IN ({values[output]})"] if output in values else []
+        if output == spec.default:
+            found.append(f"{field} NOT IN ({', '.join(values.values())}) OR {field} IS NULL")
+        return " OR ".join(found)
 
     def _readers(self, node: Node) -> list[Node]:
         nodes = self._pipeline.nodes
@@ -446,21 +462,6 @@ def _predicate(spec: Any, fields: Mapping[str, str]) -> str:
     if word not in _PREDICATES or (word != "equals" and fields.get(field) != "string"):
         raise _RefusedError(f"{word} has no counterpart for a field of this type", "predicate")
     return _PREDICATES[word].format(quote(field), _literal(spec.value, fields.get(field)))
-
-
-def _output_condition(spec: Any, output: str, fields: Mapping[str, str]) -> str:
-    """Return the condition of the records of an output of a split."""
-    field, word = quote(spec.field), fields.get(spec.field)
-    if spec.outputs is None:
-        return f"{field} = {_literal(output, word)}"
-    values = {
-        name: ", ".join(_literal(each, word) for each in given)
-        for name, given in spec.outputs.items()
-    }
-    found = [f"{field} IN ({values[output]})"] if output in values else []
-    if output == spec.default:
-        found.append(f"{field} NOT IN ({', '.join(values.values())}) OR {field} IS NULL")
-    return " OR ".join(found)
 
 
 def _aggregate(word: str, field: str | None, fields: Mapping[str, str]) -> str:
