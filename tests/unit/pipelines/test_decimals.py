@@ -1,5 +1,6 @@
 """Decimals with digits in pipelines: read from text and files, summed, and written exactly."""
 
+from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 
 import deltalake
@@ -10,8 +11,10 @@ import pyarrow.parquet
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from bicycle_runtime.endpoints.field_functions import FieldText
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.formats.registry import make_codec
+from bicycle_runtime.pipelines.builtin_functions import Keep
 from bicycle_runtime.pipelines.record_functions import TypedRecord
 from bicycle_sdk.windows import Sum
 from tests.unit.pipelines.pipeline_runs import finish, ran, run
@@ -124,6 +127,30 @@ def test_sums_of_decimals_are_exact_past_a_crash(tmp_path, make, backend):
         "all": 1, "sum": sum(known), "min": min(known), "max": max(known),
         "avg": pytest.approx(float(sum(known)) / 3), "distinct": 3,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [jsonl, csv, parquet])
+def test_a_decimal_is_a_text_without_quotes(tmp_path, make):
+    make(tmp_path / "in")
+    towns = [{"cents": Decimal("12.30"), "town": "Ulm"}, {"cents": Decimal("0.50"), "town": "Aue"}]
+    table = pyarrow.Table.from_pylist(towns, pyarrow.schema({"cents": TYPE, "town": "string"}))
+    pyarrow.parquet.write_table(table, tmp_path / "towns.parquet")
+    source = SOURCE.format(path=tmp_path / "in", format=make.__name__)
+    step = (
+        '[[steps]]\noperator = "filter"\nfield = "cents"\npredicate = "equals"\nvalue = "12.30"\n'
+    )
+    step += f'[[steps]]\noperator = "enrich"\npath = "{tmp_path}/towns.parquet"\nkey = "cents"\n'
+
+    found = run(f'{source}\n{step}\n[sink]\nkind = "console"\n')
+
+    assert found == [{"id": 0, "cents": Decimal("12.30"), "town": "Ulm"}]
+
+
+def test_a_time_is_a_text_without_quotes():
+    record = {"at": datetime(2026, 1, 1, tzinfo=UTC), "day": date(2026, 1, 1)}
+
+    assert FieldText("at")(record) == "2026-01-01T00:00:00Z"
+    assert Keep("starts_with", "2026-", "day")(record)
 
 
 def test_sums_of_decimals_keep_more_digits_than_a_context_of_python():

@@ -24,7 +24,19 @@ def text_of(record: Any) -> str:
     """
     if isinstance(record, str):
         return record
-    return "" if record is None else msgspec.json.encode(record).decode()
+    return "" if record is None else json_text(record)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; what is a text there, as decimals and times, has no quotes.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> json_text(1.5), json_text([None]), json_text(Decimal("1.50"))
+        ('1.5', '[null]', '1.50')
+    """
+    found = msgspec.json.encode(value)
+    return msgspec.json.decode(found, type=str) if found[:1] == b'"' else found.decode()
 
 
 def field_of(record: Any, name: str) -> Any:

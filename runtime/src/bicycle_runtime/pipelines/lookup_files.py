@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.endpoints.field_functions import expression_of, field_of
+from bicycle_runtime.endpoints.field_functions import expression_of, field_of, json_text
 from bicycle_runtime.expressions.evaluation import HasExpression, evaluate
 from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
@@ -185,7 +185,7 @@ def _taker(spec: Enrich, key: str) -> Callable[[dict[str, Any]], dict[str, Any]]
 
 def _key_text(value: Any) -> str:
     """Return a key as text, since CSV files contain only texts."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else json_text(value)
 
 
 def _rows(path: Path, format: str) -> list[dict[str, Any]]:
