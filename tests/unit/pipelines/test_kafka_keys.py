@@ -1,7 +1,10 @@
 """Wrong options of Kafka in a pipeline are found before the start, with their line."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from bicycle_runtime.pipelines.record_functions import WithMessage
 from tests.unit.pipelines.test_problems import KAFKA, KAFKA_SINK, problems
 
 
@@ -31,3 +34,22 @@ def test_a_wrong_option_of_kafka_is_told_at_its_key(text, keys, message):
     [found] = problems(text)
 
     assert message in found
+
+
+@pytest.mark.parametrize(
+    ("record", "has_index"),
+    [
+        ({"bytes": "no object"}, False),
+        ({"bytes_b64": "/w=="}, False),
+        ({"bytes": 512}, True),
+        ({"bytes": "512", "path": "/"}, True),
+        ({}, True),
+    ],
+)
+def test_an_object_with_a_field_bytes_gets_the_index_of_its_message(record, has_index):
+    index = {"_topic": "logs", "_partition": 2, "_offset": 7}
+    context = SimpleNamespace(message=SimpleNamespace(shard="logs/2", offset=7))
+
+    found = WithMessage().process(record, context)
+
+    assert found == [{**record, **(index if has_index else {})}]

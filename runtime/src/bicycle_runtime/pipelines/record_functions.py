@@ -428,12 +428,17 @@ class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):
         return [value]
 
 
+_PAYLOADS = ({"bytes"}, {"bytes_b64"})
+
+
 class WithMessage(AsyncFunction[Any, Any]):
     """The record with the place of its message: topic, partition, offset."""
 
     def process(self, value: Any, ctx: Context) -> list[Any]:
         message = ctx.message
-        if message is None or "bytes" in value or "bytes_b64" in value:
+        # A message that was no object; an object may have more fields, or a number of bytes.
+        is_payload = value.keys() in _PAYLOADS and isinstance(next(iter(value.values())), str)
+        if message is None or is_payload:
             return [value]
         topic, _, partition = message.shard.rpartition("/")  # As the connector names its shards.
         index = {"_topic": topic, "_partition": int(partition), "_offset": message.offset}
