@@ -180,3 +180,18 @@ def test_several_edges_that_make_no_union_are_refused(text, problem):
     [found] = problems(text, "yaml")
 
     assert problem in found
+
+
+JOIN = {"id": "same", "operator": "join", "config": {"on": ["k"], "type": "table", "how": "left"}}
+UNION = {"id": "same", "operator": "union"}
+
+
+@pytest.mark.parametrize("partition", ["forward", "hash"])
+@pytest.mark.parametrize(("node", "expected"), [(UNION, ["one", "two"]), (JOIN, ["one"])])
+def test_several_edges_may_partition_by_the_record(node, expected, partition):
+    text = vertices(more=(node,), target="same", partitions=[partition, "hash"])
+
+    assert sorted(row["k"] for row in run(text, "yaml", sink="out")) == expected
+    ids = {vertex.id for vertex in graph(text, "yaml").vertices}
+    by = {"same-by"} if partition == "forward" else {"same-by", "same-by-2"}
+    assert {uid for uid in ids if "-by" in uid} == (by if node is UNION else set())

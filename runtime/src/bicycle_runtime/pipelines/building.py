@@ -155,9 +155,11 @@ class _Building:
             case "forward":
                 return stream
             case "hash":
-                if isinstance(stream, KeyedStream) or node.operator in ("key_by", "count"):
+                if isinstance(stream, KeyedStream) or node.operator in ("key_by", "count", "join"):
                     return stream
-                return stream.key_by(RecordKey()).uid(f"{node.id}-by")
+                is_first = all(each.partition != "hash" for each in node.inputs[:index])
+                suffix = "-by" if is_first else f"-by-{index + 1}"
+                return stream.key_by(RecordKey()).uid(node.id + suffix)
             case "global":
                 return stream.global_()
             case word:
