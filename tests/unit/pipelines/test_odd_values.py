@@ -115,6 +115,11 @@ def test_whatever_stands_in_a_file_it_is_a_graph_or_a_list_of_problems(data):
         (step("operator = 'rate_limit'\nper_second = -1"), "steps[0]: rate_limit:"),
         (step("operator = 'filter'\nfield = 'x'\nid = 'key'"), "has the same id as a vertex of"),
         (KAFKA + "properties = 5", "sink.properties"),
+        *((step(f"operator = 'filter'\npredicate = 'min_length'\nvalue = {value}"),
+           "steps[0].value is not a whole number") for value in ("2.5", "3.0", "true")),
+        (changed('agg = "count"', "aggregates = []"), "ops.aggregates is empty"),
+        (step("operator = 'reduce'\naggregates = []"), "steps[0].aggregates is empty"),
+        (step("operator = 'reduce'\nagg = 'median'"), "unsupported steps[0].agg: median"),
     ],
 )  # fmt: skip
 def test_what_is_out_of_bounds_is_told_where_it_stands(text, message):

@@ -77,7 +77,7 @@ def _window(spec: Any, first: Fields, inputs: list[Fields], key: str | None) -> 
 
 
 def _reduce(spec: Any, first: Fields, _inputs: list[Fields], key: str | None) -> Fields:
-    if getattr(spec, "function", None) is not None:
+    if spec.agg is None and spec.aggregates is None:  # It has a function, or they are wrong.
         return None
     found = {spec.key_name: (first or {}).get(key or "", "json")}
     for name, agg, field in wanted_aggregates(spec):

@@ -134,7 +134,7 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
         checks.missing((*path, "value"), f"{label} must be set for the predicate {spec.predicate}")
     if spec.predicate == "min_length" and spec.value is not None:
         try:
-            int(spec.value)
+            int(str(spec.value))  # As the predicate reads it.
         except ValueError:
             checks.note((*path, "value"), f"{label_of((*path, 'value'))} is not a whole number")
     if spec.predicate == "exists" and spec.field is None:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from bicycle_runtime.endpoints.job_settings import Settings
 from bicycle_runtime.endpoints.values import Text, describe
-from bicycle_runtime.pipelines.operator_keys import Aggregate, Time, WindowSize
+from bicycle_runtime.pipelines.operator_keys import Aggregates, Time, WindowSize
 from bicycle_runtime.pipelines.values import AggregateWord, OnError, Partition
 
 
@@ -22,9 +22,7 @@ class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     count_by: Annotated[str | None, describe("Field with the key.")] = None
     agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
     agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
-    aggregates: Annotated[
-        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
-    ] = None
+    aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[
         Text | None,
         describe(

@@ -91,6 +91,9 @@ class Aggregate(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
 
 
+Aggregates = Annotated[list[Aggregate], Meta(min_length=1)]
+
+
 class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The size and type of a window."""
 
@@ -128,9 +131,7 @@ class Window(WindowSize, forbid_unknown_fields=True, frozen=True, kw_only=True):
     ] = None
     agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
     agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
-    aggregates: Annotated[
-        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
-    ] = None
+    aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
 
@@ -140,9 +141,7 @@ class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     function: FunctionName = None
     agg: Annotated[AggregateWord | None, describe("The aggregate.")] = None
     agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
-    aggregates: Annotated[
-        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
-    ] = None
+    aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
 
