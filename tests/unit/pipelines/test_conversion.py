@@ -1,11 +1,17 @@
 """Pipelines written in the other notation or form: the graph stays, and so does the state."""
 
+import re
+
 import jsonschema_rs
 import pytest
 
 from bicycle_runtime.pipelines.building import build_pipeline
 from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
-from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_TEST_UNUSABLE
+from bicycle_runtime.pipelines.errors import (
+    PIPELINE_NOT_SHORT,
+    PIPELINE_TEST_UNUSABLE,
+    PIPELINE_UNREADABLE,
+)
 from bicycle_runtime.pipelines.json_schema import pipeline_schema
 from bicycle_runtime.pipelines.template import pipeline_template
 from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
@@ -72,6 +78,26 @@ def test_texts_that_look_like_something_else_stay_texts():
     for notation in ("toml", "yaml"):
         text = write_document(data, notation)
         assert read_document(text, file="f", notation=notation).data == data
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ({"a": None}, "a"),
+        ({"a": 1, "test": [{"input": [1, {"b": [None]}]}]}, "test[0].input[1].b[0]"),
+    ],
+)
+def test_a_null_is_refused_with_its_path_where_toml_has_none(data, path):
+    with raises(PIPELINE_UNREADABLE, match=re.escape(f"p.yaml: {path} is null")):
+        write_document(data, "toml", file="p.yaml")
+
+    assert "null" in write_document(data, "yaml")
+
+
+@pytest.mark.parametrize("notation", ["toml", "yaml"])
+@pytest.mark.parametrize("name", ["2026", "true", "a: b", 'a"b', "a\\b", "~", "größe 😀"])
+def test_a_new_pipeline_may_have_any_name(name, notation):
+    assert checked(pipeline_template(name, notation), notation).name == name
 
 
 def test_the_schema_takes_what_the_check_takes():

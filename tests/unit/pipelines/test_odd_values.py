@@ -133,6 +133,11 @@ def test_what_is_out_of_bounds_is_told_where_it_stands(text, message):
     ("before", "after", "message"),
     [
         ("{count: 3}", "5", "vertices[0].connector.properties is 5; expected a table of keys"),
+        (
+            "{type: generator, properties: {count: 3}}",
+            "{uri: 'file:x.jsonl', properties: abc}",
+            "vertices[0].connector.properties is abc; expected a table of keys",
+        ),
         ("{from: a, to: m}", "{from: [a], to: m}", "edges[0].from is ['a']; expected a text"),
         ("operator: map", "operator: [map]", "unsupported operator: ['map']"),
     ],

@@ -176,7 +176,8 @@ def convert_command(
     if as_json:
         answer_json(data)
     else:
-        show_text(write_document(data, notation or pipeline.document.notation).rstrip())
+        text = write_document(data, notation or pipeline.document.notation, file=file)
+        show_text(text.rstrip())
 
 
 @command("schema", "bicycle pipeline schema", group=pipeline_command)

@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from bicycle_runtime.endpoints.checking import label_of
+from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.pipelines.documents import Notation, yaml_dumper
-from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT
+from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_UNREADABLE
 from bicycle_runtime.pipelines.model import Ops
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node, default_key_name
 from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
@@ -25,12 +27,24 @@ def form_of(pipeline: CheckedPipeline) -> Form:
     return "vertices" if pipeline.document.data.get("vertices") else "short"
 
 
-def write_document(data: Mapping[str, Any], notation: Notation) -> str:
-    """Return data of a pipeline as text."""
+def write_document(data: Mapping[str, Any], notation: Notation, *, file: str = "pipeline") -> str:
+    """Return data of a pipeline as text.
+
+    Args:
+        data: The data.
+        notation: How it is written.
+        file: Name of the file, for errors.
+
+    Raises:
+        PIPELINE_UNREADABLE: it has a null, and the notation has none.
+    """
     if notation == "toml":
         # Slow to import, and needed here alone.
         import tomlkit
 
+        if (path := _path_of_null(data)) is not None:
+            problem = f"{label_of(path)} is null, which TOML does not have"
+            raise PIPELINE_UNREADABLE(file=file, problem=problem, hint="keep YAML")
         return tomlkit.dumps(_with_lines(data, partial(tomlkit.string, multiline=True)))
     # As above.
     import yaml
@@ -39,6 +53,16 @@ def write_document(data: Mapping[str, Any], notation: Notation) -> str:
         data, Dumper=yaml_dumper(), sort_keys=False, allow_unicode=True, width=100
     )
     return text
+
+
+def _path_of_null(value: Any, path: KeyPath = ()) -> KeyPath | None:
+    """Return the path of the first null in data, or None."""
+    if value is None:
+        return path
+    items = enumerate(value) if isinstance(value, list) else ()
+    pairs = value.items() if isinstance(value, dict) else items
+    paths = (_path_of_null(item, (*path, key)) for key, item in pairs)
+    return next((found for found in paths if found is not None), None)
 
 
 def _with_lines(value: Any, string: Callable[[str], Any]) -> Any:

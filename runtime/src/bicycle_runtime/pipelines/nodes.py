@@ -426,8 +426,11 @@ def _read_uri(
     except StreamDefinitionError as error:
         checks.note(at, f"{label}: {error.facts['problem']}; {error.facts['hint']}")
         return None
-    further = table.get("properties") if is_vertex else table
-    further = {key: value for key, value in dict(further or {}).items() if key != "uri"}
+    given = table.get("properties") or {} if is_vertex else table
+    if not isinstance(given, Mapping):
+        checks.table(given, Around, below)  # It notes that this is no table.
+        return None
+    further = {key: value for key, value in given.items() if key != "uri"}
     for key, value in keys.items():
         key_path = (*below, key)
         if key in further:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from bicycle_runtime.pipelines.documents import Notation
 
 _TOML = """\
 # A pipeline: `bicycle pipeline test {file}` runs its test, `bicycle run --config {file}` the job.
-name = "{name}"
+name = {name}
 
 [source]
 kind = "file"          # or any other source: kafka, redis, postgres, socket, …
@@ -83,4 +85,6 @@ def pipeline_template(name: str, notation: Notation) -> str:
         notation: The notation of the file.
     """
     text = _TOML if notation == "toml" else _YAML
-    return text.format(name=name, file=f"{name}.{notation}")
+    # In either notation, a text in quotes is one of JSON.
+    shown = json.dumps(name, ensure_ascii=False)
+    return text.format(name=shown, file=f"{name}.{notation}")
