@@ -75,15 +75,29 @@ def test_keys_of_endless_parts_are_refused_before_they_are_read(text):
         read_document(text, file="f", notation="toml")
 
 
-def test_a_text_in_quotes_without_an_end_is_read_once():
-    with raises(PIPELINE_UNREADABLE, match="f:1: invalid TOML"):
-        read_document('a = "' + '\\"' * 400_000, file="f", notation="toml")
+@pytest.mark.parametrize(
+    "text", ['"' + '\\"' * 400_000, '"""' + '\\"""' * 200_000, "'''" + "''x" * 200_000]
+)
+def test_a_text_in_quotes_without_an_end_is_read_once(text):
+    with raises(PIPELINE_UNREADABLE, match=r"f:\d+: invalid TOML"):
+        read_document(f"a = {text}", file="f", notation="toml")
 
 
 def test_dots_in_values_are_no_parts_of_a_key():
     text = "\n".join(["a = [" + "1.5, " * 100 + "]", f"b = '{'.' * 100}'", f'c = "{"x." * 100}"'])
 
     assert len(read_document(text, file="f", notation="toml").data["a"]) == 100
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+def test_dots_in_comments_and_in_texts_of_several_lines_are_no_parts_of_a_key(quotes):
+    dots = "." * 60
+    lines = [f'# {dots} "', f"a = {quotes}", f'it\'s{dots} "x" # {dots}', f"{quotes} # {dots}"]
+
+    assert read_document("\n".join(lines), file="f", notation="toml").data == {"a": lines[2] + "\n"}
+    deep = f"{lines[1]}\n{quotes}{quotes[0]}\n{'a.' * 60}a = 1"
+    with raises(PIPELINE_UNREADABLE, match="f:1: its values are nested too deep"):
+        read_document(deep, file="f", notation="toml")
 
 
 @pytest.mark.parametrize("notation", ["toml", "yaml"])

@@ -27,8 +27,11 @@ _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": 
 _NODE_COUNT_MAX = 100_000
 _SHOWN_MAX = 60
 _DEPTH_MAX = 50
-# Texts in quotes, words, dots, blanks, and any other characters between them.
-_TOML_WORD = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)""")
+# Comments, texts in quotes, words, dots, blanks, and any other characters between them.
+_TOML_WORD = re.compile(
+    r"""#[^\n]*+|"{3}(?s:(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5}|\\?\Z))|'{3}(?s:.*?)(?:'{3,5}|\Z)"""
+    r"""|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)"""
+)
 _TOML_AT = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 
 
