@@ -119,6 +119,9 @@ def test_whatever_stands_in_a_file_it_is_a_graph_or_a_list_of_problems(data):
            "steps[0].value is not a whole number") for value in ("2.5", "3.0", "true")),
         (changed('agg = "count"', "aggregates = []"), "ops.aggregates is empty"),
         (step("operator = 'reduce'\naggregates = []"), "steps[0].aggregates is empty"),
+        (step("operator = 'filter'\nfield = 's'\nvalue = 200"), "14:1: steps[0].value needs a"),
+        (changed('size = "60s"', 'size = "60s"\ngap = "3s"'), "11:1: window.gap applies to wind"),
+        (changed('size = "60s"', 'slide = "1s"\nsize = "60s"'), "10:1: window.slide applies to w"),
         (step("operator = 'reduce'\nagg = 'median'"), "unsupported steps[0].agg: median"),
     ],
 )  # fmt: skip

@@ -28,6 +28,8 @@ from bicycle_runtime.pipelines.operator_keys import (
 
 _OPS = ("sum", "avg", "distinct")
 _BOUNDS = ("window_start_ms", "window_end_ms")
+# Keys of windows of one type only.
+_KEYS_OF_TYPES = {"records": "count", "every": "count", "slide": "sliding", "gap": "session"}
 
 
 def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
@@ -128,6 +130,9 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
         if spec.predicate is not None:
             checks.note((*path, "function"), "function and predicate are set; use only one")
         return
+    if spec.predicate is None and spec.value is not None:
+        text = f"{label_of((*path, 'value'))} needs a predicate, such as equals"
+        checks.note((*path, "value"), text, at_key=True)
     needs_value = FILTERS[spec.predicate or "non_empty"].needs_value
     if needs_value and spec.value is None:
         label = label_of((*path, "value"))
@@ -173,11 +178,10 @@ def _window_type(checks: Checks, spec: Window, path: KeyPath) -> None:
     has_size = spec.size is not None or spec.window_ms is not None
     if spec.type == "tumbling" and not has_size and path[0] == "window":
         checks.missing((*path, "size"), "window.size must be set")
-    for name in ("records", "every") if spec.type != "count" else ():
-        if getattr(spec, name) is not None:
-            text = (
-                f"{label_of((*path, name))} applies to windows of the type count, not {spec.type}"
-            )
+    for name, word in _KEYS_OF_TYPES.items():
+        if spec.type != word and getattr(spec, name) is not None:
+            label = label_of((*path, name))
+            text = f"{label} applies to windows of the type {word}, not {spec.type}"
             checks.note((*path, name), text, at_key=True)
 
 
