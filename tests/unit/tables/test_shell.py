@@ -230,6 +230,17 @@ def test_words_complete_keywords_and_the_names_of_the_session(session):
         ("INSERT INTO bidz SELECT 1 FROM bids", "there is no table 'bidz'"),
         ("UPDATE bids SET a = 1", "tables are streams; a job only appends rows to them"),
         ("SELECT 'a", "a quote or a comment is not closed"),
+        ("SELECT count(*) FROM bids", "1:8: an aggregation without a window changes its rows"),
+        ("EXPLAIN SELECT auction, sum(price) FROM bids GROUP BY auction",
+         "1:55: an aggregation without a window changes its rows"),
+        ("EXPLAIN INSERT INTO counts SELECT count(*) FROM bids", "1:35: an aggregation without a window changes its rows"),
+        ("SELECT row_number() OVER (ORDER BY at) AS n FROM bids", "1:8: OVER is not supported: "),
+        ("SELECT auction FROM bids WHERE auction IN (SELECT auction FROM dear)",
+         "1:32: IN (SELECT …) is not supported: "),
+        ("SELECT a.price FROM bids a JOIN bids b ON a.auction = b.auction",
+         "1:43: the join has no bounds of event time"),
+        ("SELECT auction FROM TUMBLE(bids, at, INTERVAL '1' HOUR)",
+         "1:21: TUMBLE needs GROUP BY window_start, window_end"),
     ],
 )  # fmt: skip
 def test_a_wrong_statement_is_rejected_and_changes_nothing(session, text, expected):

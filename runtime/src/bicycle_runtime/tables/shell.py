@@ -23,6 +23,7 @@ from bicycle_runtime.tables.dialect import Name, Query, split_statements
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.nullability import nullable_fields
+from bicycle_runtime.tables.plans import require_append_only, require_rows
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
 from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
 from bicycle_runtime.tables.texts import SqlText
@@ -283,6 +284,8 @@ class _Bound:
             table, plan = self.binder.insert(statement)
         else:
             plan = self.binder.query(statement)
+        require_rows(plan)
+        require_append_only(plan)
         self.require_valid()
         assert self.settings is not None  # A wrong setting is reported before.
         env = StreamEnvironment()
