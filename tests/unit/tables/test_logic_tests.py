@@ -234,6 +234,16 @@ t-rows could not convert 'ten' with type str: tried to convert to int64
     assert failures(text) == []
 
 
+def test_a_view_of_a_window_function_has_no_rows_of_its_own(failures):
+    view = "CREATE VIEW w AS SELECT * FROM TUMBLE(t, at, INTERVAL '1' HOUR)"
+    text = f"{TIMED}\nstatement ok\n{view}\n"
+    rows = "\nepoch\nINSERT INTO t VALUES ('a', '2026-11-28 10:00:00')\n"
+
+    assert failures(f"{text}{rows}") == []
+    [(line, problem)] = failures(f"{text}{rows}\nquery T\nSELECT k FROM w\n----\n")
+    assert (line, problem) == (10, "column 32: TUMBLE needs GROUP BY window_start, window_end")
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

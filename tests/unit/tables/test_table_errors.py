@@ -124,3 +124,12 @@ def test_settings_change_only_what_a_text_names():
     assert (env.config.parallelism, env.config.checkpoint_interval_ms) == (3, 500)
     assert env.config.restart_strategy.max_attempts == 7
     assert env.config.properties == {"region": "eu"}
+
+
+@pytest.mark.parametrize("read", ["to_stream", "preview", "explain"])
+def test_rows_of_a_window_function_are_grouped_before_they_are_read(read):
+    text = "SELECT * FROM TUMBLE(orders, at, INTERVAL '1' HOUR)"
+    table = call_of(lambda env, _: env.sql(text))()
+
+    with raises(StreamDefinitionError, match="TUMBLE needs GROUP BY window_start, window_end"):
+        getattr(table, read)()

@@ -19,7 +19,13 @@ from bicycle_runtime.tables.dialect import Name, Query
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
 from bicycle_runtime.tables.lateness import reads_late_rows
 from bicycle_runtime.tables.lowering import Lowering
-from bicycle_runtime.tables.plans import Plan, UnionAll, require_append_only, require_stream
+from bicycle_runtime.tables.plans import (
+    Plan,
+    UnionAll,
+    require_append_only,
+    require_rows,
+    require_stream,
+)
 from bicycle_runtime.tables.statements import (
     CreateFunction,
     CreateTable,
@@ -219,6 +225,7 @@ class Building:
         else:
             self.outputs[name] = self.binder.relation(output.text, output.at)
             require_stream(self.outputs[name], output.at)
+        require_rows(self.outputs[name])
         return self.outputs[name]
 
     def set_options(self, options: Sequence[SetOption]) -> None:

@@ -39,7 +39,7 @@ from bicycle_runtime.tables.logic_records import (
     read_text,
     shown_value,
 )
-from bicycle_runtime.tables.plans import Plan
+from bicycle_runtime.tables.plans import Plan, WindowRows
 from bicycle_runtime.tables.scope import NameScope, compile_in
 from bicycle_runtime.tables.statements import ColumnDefinition
 from bicycle_runtime.tables.texts import SqlText
@@ -191,8 +191,10 @@ class _Job:
         building = Building(text.only(spans))
         if not outputs:  # Rows are read and computed nevertheless.
             building.bind({})
-            catalog = building.catalog
-            names = [view.name for view in catalog.views]
+            catalog, plan_of = building.catalog, building.binder.relation
+            views = [view.name for view in catalog.views]
+            # The rows of a window function have no readers here, and are not rows of their own.
+            names = [e for e in views if not isinstance(plan_of(e.text, e.at), WindowRows)]
             names += [each.definition.name for each in catalog.tables if catalog.is_source(each)]
             outputs = {name.text: name for name in names}
             building = Building(text.only(spans))

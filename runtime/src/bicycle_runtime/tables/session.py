@@ -20,7 +20,7 @@ from bicycle_runtime.tables.dialect import Name
 from bicycle_runtime.tables.errors import SQL_TEXT_INVALID, SqlProblem
 from bicycle_runtime.tables.lowering import Lowering, decode_json
 from bicycle_runtime.tables.nullability import nullable_fields
-from bicycle_runtime.tables.plans import Plan, PlanColumn, compose, name_nodes
+from bicycle_runtime.tables.plans import Plan, PlanColumn, compose, name_nodes, require_rows
 from bicycle_runtime.tables.records import differences, record_columns, record_type, records_of
 from bicycle_runtime.tables.statements import (
     ColumnDefinition,
@@ -150,12 +150,13 @@ class TableSession:
         )  # fmt: skip
 
     @contextmanager
-    def _refusing(self, location: str) -> Iterator[None]:
+    def _refusing(
+        self, location: str, hint: str = "define and read all of it in one text"
+    ) -> Iterator[None]:
         """Raise problems of streams as errors of the call."""
         try:
             yield
         except SqlProblem as problem:
-            hint = "define and read all of it in one text"
             raise _refusal(self._call, str(problem), hint, location) from problem
 
     # --- streams and tables ------------------------------------------------------------------
@@ -228,7 +229,7 @@ class TableSession:
         Raises:
             StreamDefinitionError: the columns differ from the fields of the type.
         """
-        plan = self._plan(view)
+        plan = self._with_rows(view, location)
         names = [column.name for column in plan.columns]
         twice = sorted({name for name in names if names.count(name) > 1})
         fields = None
@@ -273,7 +274,7 @@ class TableSession:
     def explain(self, view: str) -> str:
         """Return the text of EXPLAIN for a view; the graph of the job stays as it is."""
         with self._trying():
-            self._lowering.collect("rows", self._plan(view))
+            self._lowering.collect("rows", self._with_rows(view, self._location))
             return explain(self._env, self._env.vertices[-1].final_id)
 
     @contextmanager
@@ -285,6 +286,12 @@ class TableSession:
         finally:
             env.vertices[:], env.edges[:] = vertices, edges
             lowering.restore(saved)
+
+    def _with_rows(self, view: str, location: str) -> Plan:
+        plan = self._plan(view)
+        with self._refusing(location, "correct the query"):
+            require_rows(plan)
+        return plan
 
     def _plan(self, view: str) -> Plan:
         return self._building.binder.relation(view, 0)
