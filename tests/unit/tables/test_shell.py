@@ -233,7 +233,8 @@ def test_words_complete_keywords_and_the_names_of_the_session(session):
         ("SELECT count(*) FROM bids", "1:8: an aggregation without a window changes its rows"),
         ("EXPLAIN SELECT auction, sum(price) FROM bids GROUP BY auction",
          "1:55: an aggregation without a window changes its rows"),
-        ("EXPLAIN INSERT INTO counts SELECT count(*) FROM bids", "1:35: an aggregation without a window changes its rows"),
+        ("EXPLAIN INSERT INTO counts SELECT count(*) FROM bids",
+         "1:35: an aggregation without a window changes its rows"),
         ("SELECT row_number() OVER (ORDER BY at) AS n FROM bids", "1:8: OVER is not supported: "),
         ("SELECT auction FROM bids WHERE auction IN (SELECT auction FROM dear)",
          "1:32: IN (SELECT …) is not supported: "),
@@ -275,6 +276,29 @@ def test_an_option_that_is_wrong_in_its_role_is_shown_in_its_definition(session)
 
     assert "unknown key a.follow" in listing
     assert "WITH (kind = 'file', path = 'a', follow = 'true')" in listing
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ("n BIGINT", "kind = 'file', path = 'a', roll_bytes = '1MiB'"),
+        ("n BIGINT", "kind = 'parquet', path = 'a', partition_by = 'none'"),
+        ("n BIGINT PRIMARY KEY", "kind = 'postgres', url = 'postgresql://w@h/d', table = 'x', "
+         "mode = 'upsert'"),
+        ("s VARCHAR", "kind = 'kafka', brokers = 'h:1', topic = 'x', format = 'string'"),
+    ],
+)  # fmt: skip
+def test_a_table_may_have_the_options_of_a_sink(session, columns, options):
+    assert answers(session, f"CREATE TABLE a ({columns}) WITH ({options})") == ["a created"]
+
+
+def test_options_that_fit_no_role_are_those_of_a_source(session):
+    text = "CREATE TABLE a (n BIGINT) WITH (kind = 'file', path = 'a', folow = 'true', x = 'y')"
+
+    listing = rejected(session, text)
+
+    assert "unknown key a.folow; did you mean 'follow'?" in listing
+    assert listing.count("unknown key a.x") == 1
 
 
 def test_a_text_is_complete_after_a_semicolon_outside_of_quotes_and_comments():

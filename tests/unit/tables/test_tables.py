@@ -301,3 +301,12 @@ def test_output_is_exactly_once_past_crashes_at_every_point(tmp_path):
 
     assert harness.crash_count >= 5
     assert written(tmp_path / "out") == sorted(n if n % 2 == 0 else -n for n in range(300))
+
+
+def test_a_table_that_no_statement_uses_may_have_the_options_of_a_sink():
+    unused = "CREATE TABLE u (a {}) WITH (kind = 'file', path = 'u', roll_bytes = '{}');"
+    rest = f"{TABLE}{OUT} INSERT INTO out SELECT a, b FROM t"
+
+    assert problems(f"{unused.format('BIGINT', '1MiB')}{rest}") == []
+    [(_, _, problem)] = problems(f"{unused.format('BIGINT', 'many')}{rest}")
+    assert problem.startswith("unknown key u.roll_bytes")

@@ -128,11 +128,7 @@ class Building:
         inserts = [each for each in statements if isinstance(each, Insert)]
         for table in self.catalog.tables:
             if not self.catalog.is_used(table):
-                at = table.definition.name.at
-                if self.catalog.is_source(table):
-                    self.note(self.binder.relation, table.name, at)
-                else:
-                    self.note(self.catalog.sink, table, at)
+                self.check_unused(table)
         if outputs is not None:
             self._attach_sinks()
         for name, output in (outputs or {}).items():
@@ -159,6 +155,23 @@ class Building:
         for each in statements:
             if isinstance(each, Insert):
                 self.note(self._insert, each)
+
+    def check_unused(self, table: Table) -> None:
+        """Note problems of a table that no query reads or writes, so that either role is fine."""
+        at, problems, first = table.definition.name.at, self.checks.problems, []
+        count, saved = len(problems), self.save()
+        if self.catalog.is_source(table):
+            self.note(self.catalog.source, table, at)
+            first = problems[count:]
+            if not first:
+                self.note(self.binder.relation, table.name, at)
+                return
+            del problems[count:]
+        self.note(self.catalog.sink, table, at)
+        if not problems[count:]:
+            self.restore(saved)  # An output that reads it notes what is wrong with the source.
+        elif first:
+            problems[count:] = first
 
     def lower(self, env: StreamEnvironment) -> None:
         """Add the streams to an environment."""

@@ -240,10 +240,7 @@ class _Bound:
         self.settings = building.settings
         building.bind_statements(found)
         if isinstance(self.request, CreateTable) and not self.checks.problems:
-            table = self.catalog.target(self.request.name)
-            is_source = self.catalog.is_source(table)
-            role = self.catalog.source if is_source else self.catalog.sink
-            building.note(role, table, self.request.name.at)
+            building.check_unused(self.catalog.target(self.request.name))
 
     def require_valid(self) -> None:
         """Raise all problems.
