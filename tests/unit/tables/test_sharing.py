@@ -67,6 +67,16 @@ def test_a_query_beside_its_equal_gives_its_rows_twice():
     assert sorted(each["a"] for each in run(text, {"t": rows(1, 2)}, "out")) == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("query", ["SELECT a, a AS n FROM t", "SELECT x, x FROM v"])
+def test_a_view_with_other_names_reads_the_source_of_its_table(query):
+    view = "CREATE VIEW v (x, y, z, w) AS SELECT * FROM t;"
+    renamed = "WITH w (x, y, z, v) AS (SELECT * FROM t) SELECT x, x FROM w"
+    text = f"{TABLE}{OUT}{view} INSERT INTO out {query}; INSERT INTO out {renamed}"
+
+    assert [each for each in ids(text) if "source" in each] == ["t-source"]
+    assert sorted(each["a"] for each in run(text, {"t": rows(1, 2)}, "out")) == [1, 1, 2, 2]
+
+
 def test_ids_do_not_depend_on_equal_parts_of_other_statements():
     other = OUT.replace("out", "second")
     query = f"SELECT a, n FROM {COUNTED} WHERE n > 0"

@@ -72,6 +72,18 @@ def test_a_query_reads_the_definitions_before_it(session, tmp_path, monkeypatch)
     ]
 
 
+def test_a_table_is_joined_with_itself_by_other_names(session, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    row = {"auction": 1, "price": "2", "at": "2026-01-01T00:00:00Z"}
+    (tmp_path / "bids.jsonl").write_text(f"{json.dumps(row)}\n")
+    text = """WITH w (x, y, z, v) AS (SELECT * FROM bids) SELECT a.auction, b.y FROM bids a
+        JOIN w b ON a.auction = b.x AND b.z = a.at"""
+
+    [running] = answers(session, text)
+
+    assert [(each["auction"], str(each["y"])) for each in rows_of(running)] == [(1, "2.00")]
+
+
 def test_lists_show_what_is_defined(session):
     tables, views, functions = answers(session, "SHOW TABLES; SHOW VIEWS; show functions")
 

@@ -166,8 +166,7 @@ class Binder:
         if not view.columns:
             return plan
         names = [column.text for column in view.columns]
-        columns = _rename(plan.columns, names, view.columns[0].at)
-        return replace(plan, columns=columns)
+        return _with_names(plan, names, view.columns[0].at)
 
     def _scan(self, table: Table, at: int) -> Scan:
         keys, is_lookup = self.catalog.source(table, at), self.catalog.is_lookup(table)
@@ -244,6 +243,14 @@ def _rename(columns: Sequence[PlanColumn], names: Sequence[str], at: int) -> tup
     return tuple(replace(each, name=name) for name, each in zip(names, columns, strict=True))
 
 
+def _with_names(plan: Plan, names: Sequence[str], at: int) -> Plan:
+    columns = _rename(plan.columns, names, at)
+    if isinstance(plan, WindowRows):
+        return replace(plan, columns=columns)
+    # A copy of another plan would be a further plan, whose source is read a second time.
+    return compose(plan, columns, [column.read() for column in plan.columns])
+
+
 class _QueryBinder:
     """Binds the SELECTs of one query.
 
@@ -300,8 +307,7 @@ class _QueryBinder:
             plan = self.bind(each.this)
             names = [column.name for column in each.args["alias"].args.get("columns") or []]
             if names:
-                columns = _rename(plan.columns, names, self.at(each.args["alias"]))
-                plan = replace(plan, columns=columns)
+                plan = _with_names(plan, names, self.at(each.args["alias"]))
             self._named[name] = plan
 
     def _union(self, node: exp.SetOperation) -> Plan:
