@@ -70,3 +70,9 @@ def test_a_long_chain_of_conditions_is_no_error():
     condition = " OR ".join(f"auction = {at}" for at in range(1_500))
 
     assert problems(f"{TABLES}INSERT INTO hot SELECT auction, d FROM bids WHERE {condition}") == []
+
+
+def test_a_long_chain_of_queries_is_no_error():
+    query = " UNION ALL ".join(["SELECT auction, d FROM bids"] * 1_100)
+
+    assert problems(f"{TABLES}INSERT INTO hot {query}") == []

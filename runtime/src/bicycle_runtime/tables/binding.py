@@ -482,9 +482,15 @@ _NOT_PLAIN = ("distinct", "with_", "by_name", "order", "limit", "offset")
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
     """Return the queries of a chain of UNION ALL, from left to right."""
-    is_plain = not any(node.args.get(name) for name in (*_NOT_PLAIN, "alias"))
-    if is_plain and isinstance(node, exp.Subquery):
-        return _operands(node.this)
-    if is_plain and isinstance(node, exp.Union):
-        return [*_operands(node.left), *_operands(node.right)]
-    return [node]
+    todo: list[exp.Expr] = [node]
+    found: list[exp.Expr] = []
+    while todo:
+        part = todo.pop()
+        is_plain = not any(part.args.get(name) for name in (*_NOT_PLAIN, "alias"))
+        if is_plain and isinstance(part, exp.Subquery):
+            todo.append(part.this)
+        elif is_plain and isinstance(part, exp.Union):
+            todo += [part.right, part.left]
+        else:
+            found.append(part)
+    return found
