@@ -118,3 +118,9 @@ def test_a_pattern_matches_the_same_texts_as_a_constant_and_in_a_column(call, pa
 def test_groups_and_options_that_do_not_exist_are_rejected(text, reason):
     with pytest.raises(ValueError, match=reason):
         compile_text(text, {"s": column("s", "VARCHAR")})
+
+
+@pytest.mark.parametrize("text", ["k + [1, 2, 3, 4][1:4:2][1]", "k + [1, 2][1, 2]"])
+def test_steps_and_further_indexes_of_arrays_are_rejected(text):
+    with pytest.raises(ValueError, match=r"\(line 1, column 6\): an array is read by \[index\] or"):
+        compile_text(text, COLUMNS)

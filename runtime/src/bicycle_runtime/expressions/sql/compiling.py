@@ -375,7 +375,10 @@ class Translation:
         return self._apply(node, "date_part", literal(node.this.name.lower()), value)
 
     def _bracket(self, node: exp.Expr) -> Expression:
-        [index] = node.expressions
+        index, *more = node.expressions
+        if more or index.args.get("step"):
+            problem = "an array is read by [index] or [begin:end]"
+            raise ValueError(f"{node.sql(SqlDialect)}{_position(node)}: {problem}")
         if isinstance(index, exp.Slice):
             return self._call(node, "array_slice", node.this, index.this, index.expression)
         return self._call(node, "array_element", node.this, index)
