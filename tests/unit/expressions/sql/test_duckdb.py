@@ -45,7 +45,7 @@ FLOATS = [0.0, -0.0, 0.5, -0.5, 1.5, -2.25, 1e-7, 3.14159, 1e10, -1e10, 123456.7
 TEXTS = ["", "a", "b", "ab", "aab", "Ada", "ADA", "ä", "Straße", "a b  c", " x ", "12", "-7", "a%b",
          "a,b,,c", "2026-01-31", "true", "x1y22", "日本"]  # fmt: skip
 JSON = ['{"a": 1}', '{"a": "x", "b": [1, 2, "z"]}', "[1, 2]", '"text"', "null", "12", "{}", "{",
-        '{"a": null}', '{"a": {"b": true}}']  # fmt: skip
+        '{"a": null}', '{"a": {"b": true}}', '{"a.b": 1, "a[0]": 2, "a:b": 3, "*": 4}']  # fmt: skip
 VALUES = {
     "n": lambda r: r.choice(INTS), "m": lambda r: r.choice(INTS), "k": lambda r: r.choice(SMALL),
     "o": lambda r: r.randrange(1, 12), "x": lambda r: r.choice(FLOATS),
@@ -149,6 +149,9 @@ EQUAL = [
     ("json_get(j, '$.a')", "nullif(json_extract(j, '$.a')::VARCHAR, 'null')"),
     ("json_get_text(j, '$.b[2]')", "json_extract_string(j, '$.b[2]')"),
     ("json_get_text(j, 'a')", "json_extract_string(j, 'a')"),
+    *(f"cast(j AS JSON) ->> {path}" for path in (
+        "'a'", "'a.b'", "'a[0]'", "'a:b'", "'*'", "'$.\"a.b\"'", "'$.a.b'", "'$.b[#-1]'",
+        "'$[#-2]'", "'$[-1]'", "'0'", "0", "-1")),
     ("json_get(j, '$.a.b')", "json_extract(j, '$.a.b')::VARCHAR"), "json_array_length(j)",
     ("json_type(j)", "CASE json_type(j) WHEN 'UBIGINT' THEN 'BIGINT' ELSE json_type(j) END"),
     "json_valid(j)", "json_keys(j)",

@@ -7,7 +7,7 @@ other records. Only planning imports this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import sqlglot
@@ -16,7 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 
 from bicycle_runtime.expressions.sql.computing import FAILURES, SqlRows
-from bicycle_runtime.expressions.sql.nested import path_text
+from bicycle_runtime.expressions.sql.nested import path_steps, path_text
 from bicycle_runtime.expressions.sql.steps import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
@@ -79,6 +79,10 @@ class SqlDialect(DuckDB):
     """Expressions in SQL, with functions by name and arrays that count from 1."""
 
     INDEX_OFFSET = 0  # Indexes are left as they are written.
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Return a path as it is written; the parser's own paths split keys at dots."""
+        return path
 
     class Parser(DuckDB.Parser):  # type: ignore[misc,valid-type]  # a metaclass sets it
         """The parser, which interprets only functions with a syntax of their own."""
@@ -397,7 +401,7 @@ class Translation:
         steps: list[str | int] = []
         inner: Any = node
         while isinstance(inner, (exp.JSONExtract, exp.JSONExtractScalar)):
-            steps = [*_steps(inner.expression), *steps]
+            steps = [*_steps(inner), *steps]
             inner = inner.this
         value = self.tree(inner)
         if type_of(value) not in ("JSON", "NULL") and value.operation != "sql.literal":
@@ -456,19 +460,17 @@ def _flat(node: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
-def _steps(path: Any) -> Iterator[str | int]:
-    """Yield the keys and indexes of a path."""
-    for part in path.expressions if isinstance(path, exp.JSONPath) else [path]:
-        if isinstance(part, exp.JSONPathRoot):
-            continue
-        key = part.this
-        is_step = isinstance(part, (exp.JSONPathKey, exp.JSONPathSubscript))
-        if is_step and isinstance(key, (str, int)):
-            yield key
-        elif isinstance(part, exp.Literal):
-            yield int(part.name) if part.is_int else part.name
-        else:
-            raise ValueError(f"the path {path.sql(SqlDialect)} may contain only keys and numbers")
+def _steps(node: exp.JSONExtract | exp.JSONExtractScalar) -> Sequence[str | int]:
+    """Return the keys and indexes of the path of a node."""
+    path = node.expression
+    try:
+        if path.is_string:
+            return path_steps(path.name)
+        if path.is_int:
+            return [int(path.to_py())]
+        raise ValueError(f"the path {path.sql(SqlDialect)} may contain only keys and numbers")
+    except ValueError as error:
+        raise ValueError(f"{error}{_position(node)}") from error
 
 
 def _position(node: exp.Expr) -> str:

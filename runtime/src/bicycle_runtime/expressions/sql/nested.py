@@ -18,7 +18,8 @@ from bicycle_runtime.expressions.sql.functions import as_lists, each, function
 
 _ITEMS_MAX = 1 << 20
 _STEP = re.compile(
-    r"""\.("(?:[^"\\]|\\.)*"|[^.\["]+)|\[(-?\d+)\]|\[("(?:[^"\\]|\\.)*"|'[^']*')\]"""
+    r"""\.("(?:[^"\\]|\\.)*"|[^.\["]+)|\[(?:#(?=-[1-9]))?(-?\d+)\]"""
+    r"""|\[("(?:[^"\\]|\\.)*"|'[^']*')\]"""
 )
 _EXACT = msgspec.json.Encoder(enc_hook=str, decimal_format="number")
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
@@ -38,6 +39,8 @@ def path_steps(text: str) -> tuple[str | int, ...]:
         >>> path_steps("$.user.tags[0]"), path_steps("user")
         (('user', 'tags', 0), ('user',))
     """
+    if text.startswith("/"):  # DuckDB has JSON pointers.
+        raise ValueError(f"the path {text} begins with a slash; write a path such as $.key")
     if not text.startswith("$"):
         return (text,)
     steps: list[str | int] = []
