@@ -103,7 +103,8 @@ def _is_text(value: Expression) -> bool:
 
 def _literal(value: Any) -> str:
     write = _LITERALS.get(type(value))
-    if write is None or repr(value) in ("nan", "inf", "-inf"):
+    is_finite = not isinstance(value, Decimal) or value.is_finite()
+    if write is None or not is_finite or repr(value) in ("nan", "inf", "-inf"):
         raise refusal("lit", f"{value!r} has no constant in SQL", "use a number, text or time")
     return write(value)
 
@@ -132,11 +133,19 @@ def _text_as(kind: str) -> Callable[[Any], str]:
     return lambda value: f"CAST('{value}' AS {kind})"
 
 
+def _decimal(value: Decimal) -> str:
+    """Return an exact constant: a number with a point is a DOUBLE in SQL."""
+    _, digits, power = value.as_tuple()
+    scale = max(0, -int(power))
+    precision = max(len(digits) + max(0, int(power)), scale)
+    return f"CAST('{value:f}' AS DECIMAL({precision}, {scale}))"
+
+
 _LITERALS: Mapping[type, Callable[[Any], str]] = {
     type(None): lambda _: "NULL",
     bool: lambda value: str(value).upper(),
     int: lambda value: str(value) if value >= 0 else f"({value})",
-    Decimal: lambda value: f"({value:f})",
+    Decimal: _decimal,
     float: repr,
     str: lambda value: "'" + value.replace("'", "''") + "'",
     datetime: lambda value: f"CAST('{value.isoformat()}' AS TIMESTAMP)",
