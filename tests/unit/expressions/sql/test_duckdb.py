@@ -135,6 +135,9 @@ EQUAL = [
     "date_part('year', ts)", "extract(hour FROM ts)", "year(day)", "date_trunc('month', ts)",
     "date_trunc('week', ts)", "date_trunc('hour', ts)", "date_trunc('quarter', ts)",
     "date_diff('day', ts, tb)", "date_diff('month', ts, tb)", "date_diff('hour', ts, tb)",
+    "date_diff('week', ts, tb)", "date_diff('week', tb, tb + to_hours(k * 24 + o * 30))",
+    *(f"date_diff('week', ts, TIMESTAMP '{day}')" for day in (
+        "2000-01-02 00:00:00", "2000-01-03 00:00:00", "1969-12-31 23:59:59.5")),
     "date_diff('year', ts, tb)", "date_diff('minute', ts, tb)", "ts + INTERVAL '3 days'",
     "ts - INTERVAL '1 month'", "ts + to_months(k)", "ts + to_hours(k)", "ts + to_minutes(k)",
     ("day + k", "day + CAST(k AS INTEGER)"), "day - day", "ts + to_days(k)", "ts + to_years(k)",

@@ -193,6 +193,8 @@ def _difference(unit: str, start: Any, end: Any) -> Any:
     if word == "month":
         years = pc.years_between(*bounds)
         return pc.add(pc.multiply(years, 12), pc.subtract(pc.month(bounds[1]), pc.month(bounds[0])))
+    if word == "week":  # DuckDB counts seven days, Arrow the Mondays between.
+        return pc.divide(pc.days_between(*bounds), 7)
     return getattr(pc, f"{word}s_between")(*bounds)
 
 
