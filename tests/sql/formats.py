@@ -71,6 +71,8 @@ def write_input(rows, types, name, folder, form):
 
 def typed(value, word):
     """Return a value of a script as a value of the libraries of the formats."""
+    if word == "JSON" and value is not None:
+        return json.dumps(value)
     return time.fromisoformat(value) if word == "TIME" and isinstance(value, str) else value
 
 

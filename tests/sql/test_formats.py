@@ -1,8 +1,11 @@
 """Results over files and messages of each format are those over the same rows of a script."""
 
+import json
 import math
 from collections import Counter
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from bicycle_runtime.tables.logic_records import shown_value
@@ -20,7 +23,11 @@ CASES = [
     (name, form) for name in NAMES if name not in {*NOT_TYPED, *IN_ORDER, *ELSEWHERE}
     for form in FORMATS
 ]  # fmt: skip
-CORE = [("types", form) for form in FORMATS] + [("joins", "parquet"), ("unnest", "jsonl")]
+CORE = [("types", form) for form in FORMATS] + [
+    ("joins", "parquet"),
+    ("unnest", "jsonl"),
+    ("json", "parquet"),
+]
 
 
 class Kept(Harness):
@@ -90,7 +97,7 @@ def assert_equal_results(name, form, folder):
     rows = pushed(PATHS[name])
     job, env, sources = job_of(PATHS[name])
     types = {source: types_of(job, source) for source in rows}
-    if form != "jsonl" and any("JSON" in each.values() for each in types.values()):
+    if form in ("csv", "avro") and any("JSON" in each.values() for each in types.values()):
         form = "jsonl"  # The others have no values with free fields.
     if form == "csv":  # An empty text and NULL are the same there.
         rows = {
@@ -126,3 +133,34 @@ def test_results_do_not_depend_on_the_format(name, form, tmp_path):
 @pytest.mark.parametrize(("name", "form"), [case for case in CASES if case not in CORE])
 def test_results_of_each_file_do_not_depend_on_the_format(name, form, tmp_path):
     assert_equal_results(name, form, tmp_path)
+
+
+def test_json_values_of_a_parquet_sink_are_read_as_they_were(tmp_path):
+    values = [{"a": 5}, [1, "x"], "text", "5", 2.5, None]
+    lines = [json.dumps({"id": at, "j": value}) for at, value in enumerate(values)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    options = f"path = '{tmp_path}/in.{{0}}', format = '{{0}}'"
+    table = "CREATE TABLE t (id BIGINT, {}j JSON) WITH (kind = 'file', {})"
+    env = StreamEnvironment()
+    env.sql(
+        f"{table.format('', options.format('jsonl'))}; CREATE TABLE o (id BIGINT, j JSON) "
+        "WITH (kind = 'parquet', path = 'o'); INSERT INTO o SELECT * FROM t"
+    )
+    with Harness(env) as harness:
+        harness.run()
+        harness.end()
+        rows = harness.results("o")
+    written = {
+        "id": range(len(rows)),
+        "j": pyarrow.array([row["j"] for row in rows], pyarrow.string()),
+        "s": [{"a": at} for at in range(len(rows))],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(written), tmp_path / "in.parquet")
+
+    found = StreamEnvironment()
+    found.sql(table.format("s JSON, ", options.format("parquet")))
+    query = found.sql("SELECT j, j ->> 'a' AS a, s ->> 'a' AS s FROM t")
+
+    assert query.preview(10) == [
+        {"j": value, "a": "5" if at == 0 else None, "s": str(at)} for at, value in enumerate(values)
+    ]

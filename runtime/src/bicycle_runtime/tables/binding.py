@@ -65,9 +65,6 @@ from bicycle_runtime.tables.statements import ColumnDefinition, CreateView, Inse
 from bicycle_runtime.tables.unnesting import add_unnest, split_unnests
 from bicycle_sdk.expressions import Expression
 
-# Connectors whose values have the types of their columns; those of others may be texts.
-_TYPED = ("parquet", "postgres")
-
 
 class Binder:
     """Binds the queries of a file.
@@ -171,12 +168,10 @@ class Binder:
     def _scan(self, table: Table, at: int) -> Scan:
         keys, is_lookup = self.catalog.source(table, at), self.catalog.is_lookup(table)
         is_csv = keys is not None and (keys.is_csv or getattr(keys, "format", "") == "csv")
-        is_typed = keys is not None and keys.connector_name in _TYPED
+        connector = "" if keys is None else keys.connector_name
         has_fields = table.has_fields or is_lookup
         stored = {
-            column.name.text: read_stored(
-                column, is_csv=is_csv, is_typed=is_typed, has_fields=has_fields
-            )
+            column.name.text: read_stored(column, connector, is_csv=is_csv, has_fields=has_fields)
             for column in table.stored_columns
         }
         known = tuple(

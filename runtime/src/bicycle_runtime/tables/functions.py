@@ -298,6 +298,14 @@ def json_value(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
+def _stored_json(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, str) else value
+
+
+# The conversion of JSON values of Parquet, which are texts, or columns with fields.
+STORED_JSON = (frozenset({dict, list, Decimal, time, bytes, _NULL}), _stored_json)
+
+
 class DecimalAverage(Average[Any]):
     """The average of decimals, exact and rounded once, half away from zero.
 

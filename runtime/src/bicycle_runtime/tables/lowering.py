@@ -110,7 +110,8 @@ class Lowering:
 
         The rows of all plans are written to one sink.
         """
-        json = {column.name.text for column in table.stored_columns if column.type == "JSON"}
+        stored = table.stored_columns if table.kind != "parquet" else ()  # It has texts of JSON.
+        json = {column.name.text for column in stored if column.type == "JSON"}
         for plan in plans:
             if id(plan) not in self._written:
                 self._written[id(plan)] = decode_json(plan, json)

@@ -18,7 +18,7 @@ from bicycle_runtime.expressions.sql.located import locate
 from bicycle_runtime.tables.catalog import find_name, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.functions import conversion_of
+from bicycle_runtime.tables.functions import STORED_JSON, conversion_of
 from bicycle_runtime.tables.moments import fields_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -35,6 +35,8 @@ from bicycle_runtime.tables.statements import ColumnDefinition
 from bicycle_sdk.expressions import Expression, col, lit
 
 OUTER = "outer."  # The beginning of fields of the query around a query.
+# Connectors whose values have the types of their columns; those of others may be texts.
+_TYPED = ("parquet", "postgres")
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
 
 
@@ -302,7 +304,7 @@ def window_rows(
 
 
 def read_stored(
-    column: ColumnDefinition, *, is_csv: bool, is_typed: bool, has_fields: bool
+    column: ColumnDefinition, connector: str, *, is_csv: bool, has_fields: bool
 ) -> Expression:
     """Return the value of a column from the record of a connector."""
     name = column.name.text
@@ -313,7 +315,9 @@ def read_stored(
             text = tree.call("nullif", text, tree.literal(""))
         value = tree.cast(text, column.type)
     else:
-        conversion = None if is_typed else conversion_of(column.type)
+        conversion = None if connector in _TYPED else conversion_of(column.type)
+        if connector == "parquet" and column.type == "JSON":
+            conversion = STORED_JSON
         if conversion is not None:
             source = Expression("converted", *conversion, source)
         value = tree.column(source, column.type)
