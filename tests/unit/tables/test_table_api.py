@@ -240,12 +240,9 @@ def test_windows_are_those_of_sql(window, count):
         (col("t").is_in([]), False), (col("t") == "it's", True), (col("t").len(), 4),
         (col("t").strip("i").upper(), "T'S"), (col("t").replace("t", "s").startswith("is"), True),
         (col("n").text() + "!", "7!"), (col("n").float() / 2, 3.5), (col("at").year(), 2026),
+        (col("d") == Decimal("1.50"), True), (True, True), (None, None), (7, 7),
         (col("at") > datetime(2026, 1, 1, tzinfo=UTC), True), (col("at") < date(2026, 1, 1), False),
         (col("at") + timedelta(days=1) == START + timedelta(days=1), True),
-        (col("d") == Decimal("1.50"), True), (col("d") == Decimal("1.5000000001"), False),
-        (col("d") * Decimal("1.1"), Decimal("1.65")), (col("x") * Decimal("0.5"), 0.75),
-        (col("d") - Decimal("-1E+3"), Decimal("1001.5")), (Decimal("-0.00"), Decimal(0)),
-        (True, True), (None, None), (7, 7),
     ],
 )  # fmt: skip
 def test_expressions_are_those_of_sql(expression, value):
@@ -263,22 +260,6 @@ def test_expressions_are_those_of_sql(expression, value):
     table = env.table(env.from_collection([row]), name="rows")
 
     assert table.select(value=expression).preview() == [{"value": value}]
-
-
-def test_a_decimal_keeps_all_digits_of_a_comparison():
-    table = StreamEnvironment().sql("SELECT CAST('12345678901234567.89' AS DECIMAL(20, 2)) AS d")
-
-    assert table.where(col("d") == Decimal("12345678901234567.88")).preview() == []
-    assert len(table.where(col("d") == Decimal("12345678901234567.89")).preview()) == 1
-    assert table.select(value=col("d") * Decimal("1.1")).columns == {"value": "DECIMAL(22,3)"}
-
-
-@pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")])
-def test_a_number_without_a_constant_is_refused(value):
-    table = StreamEnvironment().sql("SELECT 1 AS n")
-
-    with pytest.raises(StreamDefinitionError, match="has no constant in SQL"):
-        table.where(col("n") > value)
 
 
 # --- record types --------------------------------------------------------------------------------
