@@ -19,6 +19,7 @@ from tests.examples import examples
 from tests.property.pipeline_values import NUMBERS, SETTINGS, TEXTS
 from tests.unit.pipelines.pipeline_runs import finish, on_columns, ran
 
+WINDOW_KEYS = {"sliding": 'slide = "5s"', "session": 'gap = "7s"'}
 PIPELINE = """
     on_error = "skip"
 
@@ -37,8 +38,7 @@ PIPELINE = """
     [window]
     type = "{window}"
     size = "10s"
-    slide = "5s"
-    gap = "7s"
+    {window_key}
 
     [ops]
     count_by = "{key}"
@@ -112,6 +112,7 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
         path = input_of(rows, notation, folder)
         text = PIPELINE.format(
             path=path, notation=notation, fields=fields, window=window, key=key,
+            window_key=WINDOW_KEYS.get(window, ""),
             steps=CALLED + steps + CALLED if called else steps,
         )  # fmt: skip
         with ran(text, parallelism=2) as harness:

@@ -28,7 +28,7 @@ def text_of(record: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON; what is a text there, as decimals and times, has no quotes.
+    """Return a value as JSON; texts there, such as decimals and times, have no quotes.
 
     Example:
         >>> from decimal import Decimal

@@ -311,7 +311,7 @@ class GoesByText(GoesTo):
 
 
 def goes_to(spec: Split, names: Sequence[str]) -> Callable[[str | None], GoesTo]:
-    """Return what makes the condition of an output of a split, by the names of all that are read.
+    """Return a maker of conditions of outputs, by the names of all that are read.
 
     Without the names, no value would be another one, which goes to the default.
     """

@@ -157,7 +157,7 @@ class Building:
                 self.note(self._insert, each)
 
     def check_unused(self, table: Table) -> None:
-        """Note problems of a table that no query reads or writes, so that either role is fine."""
+        """Note problems of a table that no query uses, so that either role is fine."""
         at, problems, first = table.definition.name.at, self.checks.problems, []
         count, saved = len(problems), self.save()
         if self.catalog.is_source(table):

@@ -109,7 +109,7 @@ class ParquetReader:
     def _batch(self, rows: Any, *, first: int) -> SourceBatch:
         end = first + rows.num_rows
         offsets = range(first, end)
-        if self._gives_fields and _are_convertible(chain.from_iterable(map(_leaves, rows.columns))):
+        if self._gives_fields and _fit_python(chain.from_iterable(map(_leaves, rows.columns))):
             batch = SourceBatch(values=Frame.of_arrow(rows), offsets=offsets, next_offset=end)
             if not self._timestamp_field:
                 return batch
@@ -322,7 +322,7 @@ def _type_of(found: Any) -> Any:
 
 
 class _PythonRows(NamedTuple):
-    """Rows as dicts, the offset of each, and those that are none."""
+    """Rows as dicts, the offset of each, and the rows with a bad value."""
 
     rows: list[dict[str, Any]]
     offsets: Sequence[int]
@@ -359,7 +359,7 @@ def _one_by_one(batch: Any, offsets: Sequence[int], maps: str | None) -> _Python
 
 
 def _row(batch: Any, maps: str | None) -> tuple[dict[str, Any], str]:
-    """Return one row, and what is wrong with it; a bad value is Arrow's text of it."""
+    """Return one row and its problem; a bad value is replaced by Arrow's text of it."""
     row: dict[str, Any] = {}
     problems = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -371,22 +371,22 @@ def _row(batch: Any, maps: str | None) -> tuple[dict[str, Any], str]:
     return row, "; ".join(problems)
 
 
-def _are_convertible(leaves: Iterable[Any]) -> bool:
+def _fit_python(leaves: Iterable[Any]) -> bool:
     """Return whether all values have one in Python; if unsure, False.
 
     Args:
         leaves: Arrow arrays without fields.
     """
-    return all(map(_is_convertible, leaves))
+    return all(map(_fits_python, leaves))
 
 
-def _is_convertible(leaf: Any) -> bool:
+def _fits_python(leaf: Any) -> bool:
     import pyarrow  # slow to import
 
     kinds, found = pyarrow.types, leaf.type
     checked = (kinds.is_string, kinds.is_large_string, kinds.is_string_view, kinds.is_time)
     if kinds.is_dictionary(found):
-        return _is_convertible(leaf.dictionary)
+        return _fits_python(leaf.dictionary)
     if any(is_kind(found) for is_kind in checked):
         try:
             leaf.validate(full=True)  # hot path: in C++, without an object for each value.

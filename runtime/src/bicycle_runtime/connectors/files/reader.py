@@ -206,7 +206,7 @@ def locate_file(part: Slice) -> str:
 
 
 def _require_whole(cursor: ByteCursor, part: Slice) -> None:
-    """Raise if the file was truncated meanwhile: its end would count as that of the slice."""
+    """Raise if the file was truncated: its end would count as that of the slice."""
     limit = part.details["limit"]
     if limit is not None and not cursor.holds(
         FileIdentity.from_json(part.details["identity"]), limit

@@ -250,7 +250,7 @@ class Discovery:
     def _is_certain(self, shard: str, doubt: _Doubt | None) -> bool:
         """Return whether one doubt lasts long enough to be a loss.
 
-        Another doubt begins anew: after a long silence, the first answer is no certain one.
+        Another doubt starts its own clock: the first answer after a long silence is not certain.
         """
         if doubt is None:
             self._doubts.pop(shard, None)

@@ -287,7 +287,7 @@ class TransactionalWriter:
         return last
 
     def _was_published(self, publication: Publication) -> bool:
-        """Look for the epoch before a new producer fences a run that took over and goes on.
+        """Look for the epoch before a new producer fences a run that took over.
 
         Brokers that do not answer, or do not show it yet, leave it to the next attempt.
         """
