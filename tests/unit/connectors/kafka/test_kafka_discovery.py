@@ -1,4 +1,4 @@
-"""What a source concludes from answers of brokers that leave out some partitions."""
+"""The Kafka source handles answers that lack some partitions."""
 
 import logging
 from datetime import UTC, datetime
