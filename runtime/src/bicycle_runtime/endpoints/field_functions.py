@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from bicycle_runtime.expressions.evaluation import HasExpression
+from bicycle_runtime.formats.typed_values import json_text
 from bicycle_sdk.expressions import Expression, lit
 
 
@@ -25,18 +26,6 @@ def text_of(record: Any) -> str:
     if isinstance(record, str):
         return record
     return "" if record is None else json_text(record)
-
-
-def json_text(value: Any) -> str:
-    """Return a value as JSON; texts there, such as decimals and times, have no quotes.
-
-    Example:
-        >>> from decimal import Decimal
-        >>> json_text(1.5), json_text([None]), json_text(Decimal("1.50"))
-        ('1.5', '[null]', '1.50')
-    """
-    found = msgspec.json.encode(value)
-    return msgspec.json.decode(found, type=str) if found[:1] == b'"' else found.decode()
 
 
 def field_of(record: Any, name: str) -> Any:

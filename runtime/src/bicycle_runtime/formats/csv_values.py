@@ -13,10 +13,8 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
-import msgspec
-
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
+from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder, json_text
 from bicycle_runtime.frames.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
@@ -203,10 +201,6 @@ def _cells(value: Any) -> dict[str, Any] | list[Any]:
     return [value] if declared is None else {name: getattr(value, name) for name in declared.names}
 
 
-def _without_quotes(encoded: bytes) -> str:
-    return msgspec.json.decode(encoded, type=str) if encoded[:1] == b'"' else encoded.decode()
-
-
 def cell_text(cell: Any) -> Any:
     """Return a value that the CSV writer accepts; nested ones become JSON.
 
@@ -218,6 +212,6 @@ def cell_text(cell: Any) -> Any:
     if cell is None or isinstance(cell, (str, int, float)):
         return cell
     try:
-        return _without_quotes(msgspec.json.encode(cell))
+        return json_text(cell)
     except (TypeError, ValueError, OverflowError) as error:
         raise CellError(cell, error) from error

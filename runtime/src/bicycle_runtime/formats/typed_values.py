@@ -333,3 +333,15 @@ def _at_indexes(converts: Sequence[Conversion | None]) -> Conversion | None:
         return [found[index](item) if index in found else item for index, item in enumerate(value)]
 
     return converted
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; texts there, such as decimals and times, have no quotes.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> json_text(1.5), json_text([None]), json_text(Decimal("1.50"))
+        ('1.5', '[null]', '1.50')
+    """
+    found = msgspec.json.encode(value)
+    return msgspec.json.decode(found, type=str) if found[:1] == b'"' else found.decode()

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.endpoints.field_functions import expression_of, field_of, json_text
+from bicycle_runtime.endpoints.field_functions import expression_of, field_of
 from bicycle_runtime.expressions.evaluation import HasExpression, evaluate
+from bicycle_runtime.formats.typed_values import json_text
 from bicycle_runtime.frames.arrays import numpy
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.vectors import Refused, Vector

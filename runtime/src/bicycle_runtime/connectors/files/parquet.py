@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -109,7 +109,8 @@ class ParquetReader:
     def _batch(self, rows: Any, *, first: int) -> SourceBatch:
         end = first + rows.num_rows
         offsets = range(first, end)
-        if self._gives_fields and _fit_python(chain.from_iterable(map(_leaves, rows.columns))):
+        leaves = chain.from_iterable(map(_leaves, rows.columns))
+        if self._gives_fields and all(map(_fits_python, leaves)):
             batch = SourceBatch(values=Frame.of_arrow(rows), offsets=offsets, next_offset=end)
             if not self._timestamp_field:
                 return batch
@@ -371,16 +372,8 @@ def _row(batch: Any, maps: str | None) -> tuple[dict[str, Any], str]:
     return row, "; ".join(problems)
 
 
-def _fit_python(leaves: Iterable[Any]) -> bool:
-    """Return whether all values have one in Python; if unsure, False.
-
-    Args:
-        leaves: Arrow arrays without fields.
-    """
-    return all(map(_fits_python, leaves))
-
-
 def _fits_python(leaf: Any) -> bool:
+    """Return whether all values of a leaf have one in Python; if unsure, False."""
     import pyarrow  # slow to import
 
     kinds, found = pyarrow.types, leaf.type

@@ -95,14 +95,15 @@ class SliceReader:
             line_bytes_max=self.line_bytes_max,
         )
         cursor = self._cursor(part, path)
+        identity = FileIdentity.from_json(details["identity"])
         next_offset = part.start
         is_done = False
         try:
             for batch in self._limit(cursor, lines, part, path):
                 next_offset = batch.next_offset
-                _require_whole(cursor, part)
+                _require_whole(cursor, part, identity)
                 yield batch
-            _require_whole(cursor, part)
+            _require_whole(cursor, part, identity)
             if next_offset == part.start:
                 yield SourceBatch(values=[], offsets=(), next_offset=part.start)
             is_done = True
@@ -205,12 +206,10 @@ def locate_file(part: Slice) -> str:
     return found[0]
 
 
-def _require_whole(cursor: ByteCursor, part: Slice) -> None:
+def _require_whole(cursor: ByteCursor, part: Slice, identity: FileIdentity) -> None:
     """Raise if the file was truncated: its end would count as that of the slice."""
     limit = part.details["limit"]
-    if limit is not None and not cursor.holds(
-        FileIdentity.from_json(part.details["identity"]), limit
-    ):
+    if limit is not None and not cursor.holds(identity, limit):
         problem = "it was truncated while it was read"
         raise INPUT_CHANGED(path=cursor.path, offset=part.start, problem=problem)
 
