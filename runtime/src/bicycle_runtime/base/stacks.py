@@ -1,15 +1,19 @@
-"""The stacks of a hanging process, which it writes itself on a signal.
+"""The stacks of a hanging process, which it writes itself on request.
 
-The handler of the signal is not Python's, so it also works while native code holds the interpreter.
-A process that takes part has a file, which is named by its process id and start time: no other
-process ever gets the signal, which would end it.
+A thread of it answers, which holds the interpreter's lock meanwhile: stacks that change while they
+are read crash the process. While native code holds the lock, that thread waits, but no stack
+changes either: then a signal is answered by a handler that is not Python's. A process that takes
+part has a folder, which is named by its process id and start time: no other process ever gets the
+signal, which would end it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
+import shutil
 import signal
 import threading
 import time
@@ -26,7 +30,9 @@ from bicycle_runtime.base.thread_safe_types import prepare_type
 STACKS_VARIABLE = "BICYCLE_STACKS"
 _KEPT, _KEEP_S = "kept", 2.0
 _SIGNAL = signal.SIGUSR1
-_POLL_S = 0.02
+_POLL_S, _THREAD_ANSWERS_S = 0.02, 0.5
+_STACKS, _REQUESTS = "stacks", "requests"  # A file, and a named pipe that gets a byte.
+_REQUEST, _END = b"?", b"."
 _THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stack of a thread.
 
 
@@ -45,7 +51,7 @@ class ProcessStacks:
 
 
 def offer_stacks(folder: Path) -> Callable[[], None]:
-    """Write stacks to a file in a folder on each SIGUSR1.
+    """Write stacks to a file in a folder on each request.
 
     Returns:
         A function that takes the offer back; a process that ends need not call it.
@@ -55,14 +61,30 @@ def offer_stacks(folder: Path) -> Callable[[], None]:
     unready, ready = folder / f".{name}", folder / name
     with contextlib.ExitStack() as opened:
         with contextlib.suppress(OSError):  # A full disk is reported elsewhere.
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
-            opened.callback(os.close, descriptor)
-            faulthandler.register(_SIGNAL, file=descriptor, all_threads=True)
+            opened.callback(shutil.rmtree, unready, ignore_errors=True)
+            unready.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            output = os.open(unready / _STACKS, flags)
+            opened.callback(os.close, output)
+            os.mkfifo(unready / _REQUESTS)
+            requests = os.open(unready / _REQUESTS, os.O_RDWR | os.O_CLOEXEC)
+            opened.callback(os.close, requests)
+            thread = threading.Thread(
+                target=_answer, args=(requests, output), name="stacks", daemon=True
+            )
+            thread.start()
+            opened.callback(thread.join)
+            opened.callback(os.write, requests, _END)
+            faulthandler.register(_SIGNAL, file=output, all_threads=True)
             opened.callback(faulthandler.unregister, _SIGNAL)
             unready.rename(ready)
-            opened.callback(ready.unlink, missing_ok=True)
+            opened.callback(shutil.rmtree, ready, ignore_errors=True)
         return opened.pop_all().close
+
+
+def _answer(requests: int, output: int) -> None:
+    while os.read(requests, 1) == _REQUEST:
+        faulthandler.dump_traceback(output, all_threads=True)
 
 
 def keep_stacks(folder: Path, pid: int) -> None:
@@ -98,33 +120,48 @@ def read_stacks(
         size = _size(path)
         if is_alive(own, started) and size is not None:
             asked[own] = (path, size, is_frozen(own))
-            send_signal(own, _SIGNAL)
+            _request(path)
             send_signal(own, signal.SIGCONT)
         else:
-            path.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
     found: list[ProcessStacks] = []
-    deadline, pause = time.monotonic() + timeout_s, threading.Event()
+    begun, pause = time.monotonic(), threading.Event()
+    signal_s: float = min(_THREAD_ANSWERS_S, timeout_s / 2)
     sizes: dict[int, int] = {}
     while asked:
+        late = time.monotonic() - begun >= signal_s
         for own, (path, begin, was_frozen) in list(asked.items()):
             size = _size(path)
             if size is None:  # The process has withdrawn its offer: it ends.
                 del asked[own]
                 continue
             if size > begin and sizes.get(own) == size:  # It writes no more.
-                text = path.read_bytes()[begin:].decode(errors="replace")
+                text = (path / _STACKS).read_bytes()[begin:].decode(errors="replace")
                 found.append(ProcessStacks(pid=own, threads=_threads(text), was_frozen=was_frozen))
                 del asked[own]
+            elif late and size == begin:
+                send_signal(own, _SIGNAL)
             sizes[own] = size
-        if time.monotonic() >= deadline:
+        if late:
+            signal_s = math.inf
+        if time.monotonic() - begun >= timeout_s:
             break
         pause.wait(_POLL_S)
     return found
 
 
+def _request(path: Path) -> None:
+    with contextlib.suppress(OSError):  # It ends, or has requests that it has not read.
+        requests = os.open(path / _REQUESTS, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(requests, _REQUEST)
+        finally:
+            os.close(requests)
+
+
 def _size(path: Path) -> int | None:
     with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_size
+        return (path / _STACKS).stat().st_size
     return None
 
 
