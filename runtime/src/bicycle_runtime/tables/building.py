@@ -33,6 +33,7 @@ from bicycle_runtime.tables.statements import (
     Insert,
     SetOption,
     Statement,
+    WrongDefinition,
     read_statements,
 )
 from bicycle_runtime.tables.texts import SqlText
@@ -149,6 +150,8 @@ class Building:
                 self.note(self.catalog.add_table, each)
             elif isinstance(each, CreateView):
                 self.note(self.catalog.add_view, each)
+            elif isinstance(each, WrongDefinition):
+                self.catalog.undefined.update(dict.fromkeys(each.words))
         for each in statements:
             if isinstance(each, CreateView):
                 self.note(self.binder.relation, each.name.text, each.name.at)
@@ -211,6 +214,8 @@ class Building:
                 require_append_only(found)
             return found
         except SqlProblem as problem:
+            if problem.follows:
+                return None
             count, known = len(self.checks.problems), set(self.checks.problems)
             self.checks.note_position(self.text.position(problem.at), str(problem))
             if self.checks.problems[-1] in known:  # A view may be bound for several queries.

@@ -156,6 +156,8 @@ class Catalog:
         self._tables: dict[str, Table] = {}
         self._views: dict[str, CreateView] = {}
         self.functions: dict[str, UserFunction] = {}
+        # Names of tables and views whose problems are noted, in lower case.
+        self.undefined: dict[str, None] = {}
         self._sources: dict[str, SourceKeys | None] = {}
         self._sinks: dict[str, SinkKeys | None] = {}
 
@@ -176,9 +178,11 @@ class Catalog:
             SqlProblem: its name, its columns or its connector are wrong.
         """
         self._require_new(definition.name)
-        _check_columns(definition)
         name = definition.name.text
+        self.undefined[name.lower()] = None
+        _check_columns(definition)
         table = Table(definition=definition, kind=self._kind_of(definition))
+        del self.undefined[name.lower()]
         kind = self.text.default_kind
         if kind and self.is_lookup(table):  # Tests insert its rows.
             given = replace(definition, options={"kind": kind, "path": name})
@@ -228,7 +232,8 @@ class Catalog:
         if found is None:
             known = [each.name for each in self.tables] + [each.name.text for each in self.views]
             shown = [each for each in known if not each.startswith(NO_NAME)]
-            raise SqlProblem(at, no_such("table", name, shown))
+            follows = name.lower() in self.undefined
+            raise SqlProblem(at, no_such("table", name, shown), follows=follows)
         return found
 
     def target(self, name: Name) -> Table:

@@ -58,8 +58,11 @@ SQL_STATEMENT_INVALID = BicycleError.row(
 
 
 class SqlProblem(Exception):  # it ends the check of one statement
-    """A problem of a statement, with its position in the text."""
+    """A problem of a statement, with its position in the text.
 
-    def __init__(self, at: int, problem: str) -> None:
+    ``follows``: another problem, which is noted, is its cause.
+    """
+
+    def __init__(self, at: int, problem: str, *, follows: bool = False) -> None:
         super().__init__(problem)
-        self.at = at
+        self.at, self.follows = at, follows

@@ -131,11 +131,20 @@ class CreateFunction:
     location: Name
 
 
-Statement = CreateTable | CreateView | CreateFunction | Insert | SetOption | Select
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongDefinition:
+    """A CREATE statement whose problem is noted; one of its words is the name that it defines."""
+
+    words: frozenset[str]
+
+
+Statement = (
+    CreateTable | CreateView | CreateFunction | Insert | SetOption | Select | WrongDefinition
+)
 
 
 def read_statements(text: SqlText, checks: Checks, *, has_queries: bool = False) -> list[Statement]:
-    """Return the statements of a text; wrong ones are noted and left out.
+    """Return the statements of a text; problems are noted.
 
     Args:
         text: The text.
@@ -153,6 +162,9 @@ def read_statements(text: SqlText, checks: Checks, *, has_queries: bool = False)
             found.append(read_statement(cursor, has_queries=has_queries))
         except SqlProblem as problem:
             checks.note_position(text.position(problem.at), str(problem))
+            words = [token.text.lower() for token in cursor.tokens]
+            if words[0] == "create":
+                found.append(WrongDefinition(words=frozenset(words)))
     return found
 
 
