@@ -11,7 +11,7 @@ import pytest
 from bicycle_runtime.expressions.evaluation import mask_of
 from bicycle_runtime.frames.frame import FieldRows, Frame, joined
 from bicycle_runtime.frames.record_forms import RecordForm
-from bicycle_runtime.frames.vectors import Mask, Refused, Vector
+from bicycle_runtime.frames.vectors import ArrowVector, Mask, Refused, Vector
 
 MOMENT = datetime(2026, 11, 28, tzinfo=UTC)
 
@@ -94,6 +94,7 @@ def some(frame):
         some(orders("a", "b", "c")),
         some(some(orders("a", "b", "c", "d"))),
         Frame.of(RecordForm(Order, ("names",)), [Vector(2, [["a"], ["b"]])], 2),
+        Frame.of(RecordForm(Order, ("names",)), [ArrowVector(pyarrow.array([["a"], ["b"]]))], 2),
         joined([Frame.of(RecordForm(Order, ("names",)), [Vector(1, [[n]])], 1) for n in "ab"]),
     ],
 )
@@ -105,6 +106,18 @@ def test_a_copy_shares_nothing_with_the_records(frame):
             each.names.append("changed")
 
     assert list(frame) == expected
+
+
+def test_a_copy_has_the_same_columns_of_values_that_cannot_change():
+    column = pyarrow.array([MOMENT, None], pyarrow.timestamp("ms", "UTC"))
+    times = Vector(2, [MOMENT, MOMENT])
+    frame = Frame.of(RecordForm(dict, ("at", "since")), [ArrowVector(column), times], 2)
+
+    copy = frame.copy()
+
+    assert copy.field("at").as_they_lie is column
+    assert copy.field("since") is times
+    assert list(copy) == [{"at": MOMENT, "since": MOMENT}, {"at": None, "since": MOMENT}]
 
 
 def test_dicts_that_exist_have_no_copy():

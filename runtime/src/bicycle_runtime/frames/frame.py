@@ -29,7 +29,7 @@ from bicycle_runtime.frames.vectors import (
     Vector,
     joined_vectors,
 )
-from bicycle_runtime.records.exactness import PLAIN
+from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate
 
 Name = str | int | None  # A field, an index in a tuple, or None for a record that is a plain value.
@@ -441,7 +441,10 @@ def separated_vector(vector: Vector) -> Vector:
     """Return equal values, with mutable ones copied."""
     if isinstance(vector, TupleVector):
         return TupleVector(vector.count, list(map(separated_vector, vector.parts)))
-    if vector.kinds <= PLAIN:
+    if isinstance(vector, ArrowVector):
+        # hot path: the kinds of some columns, such as times, are known only by their values.
+        return ArrowVector(vector.column)  # It creates values of its own.
+    if all(map(is_frozen_type, vector.kinds)):
         return vector
     return Vector(vector.count, list(map(separate, vector.each())), kinds=vector.kinds)
 

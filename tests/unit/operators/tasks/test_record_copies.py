@@ -12,9 +12,10 @@ from bicycle_runtime.operators.tasks.record_copies import (
     copied_inputs,
     copier,
     is_separating,
+    may_change_by,
 )
 from bicycle_runtime.testing import script_source
-from bicycle_sdk import RichAsyncFunction, StreamEnvironment
+from bicycle_sdk import RichAsyncFunction, StreamEnvironment, col
 
 
 class Kept(RichAsyncFunction[dict, dict]):
@@ -33,10 +34,10 @@ def copies(build):
     env = StreamEnvironment()
     build(env.add_source(script_source(dict)).uid("source"))
     graph = env.build_graph("job")
-    plan = plan_stages(graph)
-    inner = {spec.operators[at].uid for spec in plan.chains for at in copied_inputs(spec)}
-    edges = {graph.edges[n].target_id for spec in plan.chains for n in copied_edges(plan, spec)}
-    return inner | edges
+    plan, changes = plan_stages(graph), may_change_by(env.payloads.__getitem__)
+    inner = {spec.operators[at].uid for spec in plan.chains for at in copied_inputs(spec, changes)}
+    edges = {edge for spec in plan.chains for edge in copied_edges(plan, spec, changes)}
+    return inner | {graph.edges[edge].target_id for edge in edges}
 
 
 CASES = {
@@ -57,6 +58,18 @@ CASES = {
         set(),
     ),
     "state, then a map": (lambda s: s.process(Kept()).map(dict).uid("a").print(), {"a"}),
+    "state, then expressions": (
+        lambda s: s.process(Kept()).map(col("a")).map(col("a") + 1).print(),
+        set(),
+    ),
+    "state, then an expression and a map": (
+        lambda s: s.process(Kept()).map(col("a")).uid("a").map(dict).uid("b").print(),
+        {"a"},
+    ),
+    "two maps, one an expression": (
+        lambda s: (s.map(dict).uid("a").collect("x"), s.map(col("b")).uid("b").collect("y")),
+        {"a"},
+    ),
     "state, then a sink": (lambda s: s.process(Kept()).filter(bool).print(), set()),
     "state, then two maps": (
         lambda s: [

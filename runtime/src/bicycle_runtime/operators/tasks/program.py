@@ -54,6 +54,7 @@ from bicycle_runtime.operators.tasks.record_copies import (
     copied_inputs,
     copier,
     is_separating,
+    may_change_by,
 )
 from bicycle_runtime.operators.tasks.routing import (
     DirectRouter,
@@ -176,7 +177,8 @@ class _Builder:
         for key_by, combine in pairwise(operators):
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
-        copies = {index: self._copier(spec, index - 1) for index in copied_inputs(spec)}
+        changes = may_change_by(self._payload)
+        copies = {index: self._copier(spec, index - 1) for index in copied_inputs(spec, changes)}
         return Chain(
             spec,
             operators,
@@ -207,7 +209,7 @@ class _Builder:
     def connect(self, spec: ChainSpec) -> None:
         """Make the routers of a chain."""
         chain = self._program.chains[spec.index]
-        copied = copied_edges(self._image.plan, spec)
+        copied = copied_edges(self._image.plan, spec, may_change_by(self._payload))
         for route in spec.routes:
             copy = None
             if route.edge in copied:

@@ -15,8 +15,10 @@ from dataclasses import replace
 from itertools import chain as chained
 from typing import Any
 
+from bicycle_runtime.expressions.evaluation import has_expression
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.functions.answers import Load, loaded_function
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import PLAIN
@@ -24,28 +26,47 @@ from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separate
 
 Copy = Callable[[Batch], Batch]
+Changes = Callable[[OperatorSpec], bool]
 
 
-def copied_inputs(spec: ChainSpec) -> list[int]:
+def may_change(spec: OperatorSpec) -> bool:
+    """Return whether the function of an operator may change the records that it gets."""
+    return spec.vertex.descriptor.may_change_records
+
+
+def may_change_by(load: Load) -> Changes:
+    """Return ``may_change`` for loaded functions: an expression changes nothing.
+
+    Args:
+        load: Returns the object of a payload id.
+    """
+
+    def changes(spec: OperatorSpec) -> bool:
+        return may_change(spec) and not has_expression(loaded_function(spec, load))
+
+    return changes
+
+
+def copied_inputs(spec: ChainSpec, changes: Changes) -> list[int]:
     """Return the operators of a chain that get copies of the previous one's output."""
     return [
         index + 1
         for index in range(len(spec.operators) - 1)
-        if _has_others(spec, index) and _changes(spec.operators[index + 1 :])
+        if _has_others(spec, index) and any(map(changes, spec.operators[index + 1 :]))
     ]
 
 
-def copied_edges(plan: StagePlan, spec: ChainSpec) -> set[int]:
+def copied_edges(plan: StagePlan, spec: ChainSpec, changes: Changes) -> set[int]:
     """Return the edges out of a chain along which copies go."""
     readers = [
         route
         for route in spec.routes
-        if route.link is Link.DIRECT and _changes_below(plan, route.target_chain)
+        if route.link is Link.DIRECT and _changes_below(plan, route.target_chain, changes)
     ]
     changing = [route.edge for route in readers]
     last = len(spec.operators) - 1
     kept = (index for index in range(last + 1) if _has_others(spec, index))
-    is_kept = any(not _changes(spec.operators[index + 1 :]) for index in kept)
+    is_kept = any(not any(map(changes, spec.operators[index + 1 :])) for index in kept)
     if is_kept or len(changing) < len(spec.routes):
         return set(changing)
     # The last has the originals to itself, since the others have copies; unless it reads a side
@@ -64,7 +85,8 @@ def is_separating(plan: StagePlan, edge: int) -> bool:
     for spec in plan.chains:
         for route in spec.routes:
             if route.edge == edge:
-                return _changes_below(plan, route.target_chain) and _gives_kept(plan, spec)
+                below = route.target_chain
+                return _changes_below(plan, below, may_change) and _gives_kept(plan, spec)
     return False
 
 
@@ -123,14 +145,10 @@ def _gives_kept(plan: StagePlan, spec: ChainSpec) -> bool:
     )
 
 
-def _changes(operators: tuple[OperatorSpec, ...]) -> bool:
-    return any(operator.vertex.descriptor.may_change_records for operator in operators)
-
-
-def _changes_below(plan: StagePlan, index: int) -> bool:
+def _changes_below(plan: StagePlan, index: int, changes: Changes) -> bool:
     """Return whether a chain, or one that it passes objects to, may change them."""
     spec = next(chain for chain in plan.chains if chain.index == index)
     direct = (route for route in spec.routes if route.link is Link.DIRECT)
-    return _changes(spec.operators) or any(
-        _changes_below(plan, route.target_chain) for route in direct
+    return any(map(changes, spec.operators)) or any(
+        _changes_below(plan, route.target_chain, changes) for route in direct
     )

@@ -65,6 +65,8 @@ class DueTimes:
 def in_order(keys: Iterable[Any]) -> list[Any]:
     """Return keys in the firing order of their windows: sorted, else by stable bytes."""
     listed = list(keys)
+    if len(listed) < 2:  # hot path: so it is in most key groups with few keys.
+        return listed
     kinds = set(map(type, listed))
     if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:
         return sorted(listed)
