@@ -29,7 +29,7 @@ _CONTENTS_MAX = 1 << 17  # Merged contents that are kept from one epoch to the n
 
 
 class SlidingContents:
-    """The contents of a key group in windows, requested in the order of their ends.
+    """The contents of keys in windows, requested in the order of their ends.
 
     Late slices are merged into one content per key. When the first of them leaves the window, they
     become a stack per key, whose top has all slices since a start: each slice is merged twice.
@@ -52,7 +52,7 @@ class SlidingContents:
         return len(self._late) + sum(map(len, self._early.values()))
 
     def offer(self, starts: Sequence[int]) -> None:
-        """Take all slices of the group, in order; earlier windows have the same as before."""
+        """Take all slices, in order; earlier windows have the same as before."""
         self._coming = deque(starts[bisect_left(starts, self._end) :])
 
     def of_window(self, window: Window) -> dict[Any, Any]:
@@ -120,8 +120,9 @@ class KeptSlices(KeptWindows):
         self._slices, self._accumulators = placement.slices, placement.accumulators
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
         self._complete: dict[int, ColumnWindow] = {}
-        self._sliding: dict[int, SlidingContents] = {}  # By key group, from epoch to epoch.
-        self._seen: tuple[WindowTable, int] | None = None  # The table whose contents they have.
+        self._sliding: SlidingContents | None = None  # From epoch to epoch.
+        self._group_of: dict[Any, int] = {}  # The key group of each key that it has had.
+        self._seen: tuple[WindowTable, int] | None = None  # The table whose contents it has.
         self._overlaps = not self.keeps_records and self._slices.slide_ms < self._slices.size_ms
         columns = field_columns(self.folding.functions) or []
         self.columns = ColumnMerge(columns, step_ms=self._slices.step_ms)
@@ -173,7 +174,7 @@ class KeptSlices(KeptWindows):
             else:
                 self._merge(start, group, keys, contents)
             if start < self.window.complete_before:
-                self._sliding.pop(group, None)
+                self._sliding = None
                 updated = self._updated.setdefault(start, {}).setdefault(group, {})
                 updated.update(dict.fromkeys(keys))
 
@@ -229,40 +230,46 @@ class KeptSlices(KeptWindows):
         if arrived:
             yield new_batch(*self.window.firing.of_columns(*result_columns(arrived)))
 
-    def _slide(self, namespaces: list[int]) -> None:
-        """Prepare the contents of key groups in overlapping windows, which fire in order."""
-        if self._seen != (self.table, self.table.generation):
-            self._seen = self.table, self.table.generation
-            self._sliding.clear()
-        kept, starts = self._namespaces(), dict[int, list[int]]()
-        for start in namespaces:
-            for group in kept[start]:
-                starts.setdefault(group, []).append(start)
-        contents = self.table.entries.contents
-        for group, own in starts.items():
-            known = self._sliding.get(group)
-            if known is None:
-                each = partial(contents, group=group, keys=None)
-                known = self._sliding[group] = SlidingContents(self.folding, each)
-            known.offer(own)
-        self._sliding = {group: self._sliding[group] for group in sorted(starts)}
+    def _slide(self, namespaces: list[int]) -> SlidingContents:
+        """Return the contents of overlapping windows, which fire in order."""
+        seen = self.table, self.table.generation
+        if self._sliding is None or self._seen != seen:
+            self._seen, self._group_of = seen, {}
+            self._sliding = SlidingContents(self.folding, self._contents_at)
+        self._sliding.offer(namespaces)
+        return self._sliding
+
+    def _contents_at(self, start: int) -> dict[Any, Any]:
+        """Return the contents of a slice by key, and note the key groups of the keys."""
+        found: dict[Any, Any] = {}
+        for group in self._namespaces()[start]:
+            contents = self.table.entries.contents(start, group, None)
+            found.update(contents)
+            self._group_of.update(dict.fromkeys(contents, group))
+        return found
 
     def _fire_stored(self, window: Window, starts: list[int]) -> Iterator[Fired]:
         """Yield the contents of a window that are in the state, by key group and key."""
         again = window.end <= self.window.complete_before
-        found: Iterable[tuple[int, Mapping[Any, Any]]]
+        found: Iterable[tuple[int, Iterable[Any], Mapping[Any, Any]]]
         if self._overlaps and not again:
-            found = ((group, each.of_window(window)) for group, each in self._sliding.items())
+            # hot path: most windows with a short slide have few keys, each of another group.
+            assert self._sliding is not None
+            every, keys_of = self._sliding.of_window(window), dict[int, list[Any]]()
+            for key in every:
+                keys_of.setdefault(self._group_of[key], []).append(key)
+            found = ((group, keys_of[group], every) for group in sorted(keys_of))
         else:
             namespaces = self._namespaces()
             parts = starts[bisect_left(starts, window.start) : bisect_left(starts, window.end)]
             groups = sorted({group for start in parts for group in namespaces[start]})
             found = (
-                (group, self._contents_of(window, parts, group, is_again=again)) for group in groups
+                (group, own := self._contents_of(window, parts, group, is_again=again), own)
+                for group in groups
             )
         has_values = self.plan.process is not None and self.plan.lateness_ms
-        for group, contents in found:
-            for key in in_order(contents):
+        for group, keys, contents in found:
+            for key in in_order(keys):
                 values = self._values(window, group, key) if has_values else {}
                 yield Fired(key, window, contents[key], values)
 
@@ -325,8 +332,8 @@ class KeptSlices(KeptWindows):
 
     def expire(self) -> None:
         self._updated.clear()
-        if sum(map(len, self._sliding.values())) > _CONTENTS_MAX:
-            self._sliding.clear()
+        if self._sliding and max(len(self._sliding), len(self._group_of)) > _CONTENTS_MAX:
+            self._sliding = None
         closed = self.window.complete - self.plan.lateness_ms
         for kept in (self.table.entries, self.table.records):
             for start in [s for s in kept.namespaces if self._slices.last_end(s) <= closed]:
