@@ -417,7 +417,9 @@ class _Building:
             for index, side in enumerate(("left", "right"))
         )
         late_to = _LATE if (node.id, _LATE) in self._tags else None
-        return self._set(_join_streams(node.spec, left, right, late_to=late_to), node)
+        names = self._pipeline.given.get(node.id, ())
+        row = JoinedRow(node.spec.on, node.spec.prefix, names)
+        return self._set(_join_streams(node.spec, left, right, row, late_to=late_to), node)
 
     def _sql(self, node: Node) -> Any:
         count, rule = len(self._env.vertices), self._pipeline.rule_of(node)
@@ -472,16 +474,16 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _join_streams(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
+def _join_streams(spec: Join, left: Any, right: Any, row: JoinedRow, *, late_to: str | None) -> Any:
     """Return the stream of two keyed streams that are joined.
 
     Args:
         spec: How.
         left: One side.
         right: The other.
+        row: Makes one record of two.
         late_to: Output for late rows; a table join has no such output.
     """
-    row = JoinedRow(spec.on, spec.prefix)
     match spec.type:
         case "interval":
             assert spec.upper is not None

@@ -146,7 +146,9 @@ def compiled_expressions(
         _check_names(checks, node, inputs)
         behind = fields_behind(node, inputs, key=key)
         first = inputs[0] if inputs else None
-        if first is not None and len(inputs) == 1:
+        if node.operator == "join" and not is_partial:
+            _check_join(checks, node, inputs)
+        if first is not None and (len(inputs) == 1 or node.operator == "join"):
             given[node.id] = tuple(first)
         is_unsure = any(each.node in unsure for each in node.inputs)
         queries.follow_time(node)
@@ -185,6 +187,17 @@ def _check_names(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
                 text = f"{label_of(path)}: there is no field {name!r}; {hint}the record has {has}"
                 checks.note(path, text)
                 break
+
+
+def _check_join(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
+    """Note right rows without a match whose fields could be taken for those of left rows."""
+    if inputs[0] is None and node.spec.how in ("right", "full"):
+        path = (*_path_of(node, "how"), "how")
+        text = (
+            f"{label_of(path)} is {node.spec.how}, but the fields of the left records are unknown, "
+            "which a right row without a match must not take: add `fields` with types to the source"
+        )
+        checks.note(path, text)
 
 
 # The keys of operators whose values are names of fields, or lists or tables of them.

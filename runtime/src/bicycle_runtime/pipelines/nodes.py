@@ -60,7 +60,7 @@ class Node:
 class CheckedPipeline:
     """A pipeline without problems; each node is after its inputs.
 
-    ``given`` has the known fields of the records that reach a node.
+    ``given`` has the known fields of the records that reach a node; of a join, of its left rows.
     """
 
     name: str

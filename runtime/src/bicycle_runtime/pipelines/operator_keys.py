@@ -162,7 +162,10 @@ class Join(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     ] = "interval"
     how: Annotated[
         Literal["inner", "left", "right", "full"],
-        describe("Sides whose rows are emitted without a match."),
+        describe(
+            "Sides whose rows are emitted without a match. right and full need left rows of known "
+            "`fields`."
+        ),
     ] = "inner"
     lower: Annotated[
         Distance,

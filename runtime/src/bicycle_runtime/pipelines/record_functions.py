@@ -5,7 +5,7 @@ They are imported by workers. A record without a field has the value None there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -245,17 +245,20 @@ class LateRow:
 
 
 class JoinedRow:
-    """One record of two; fields that both have get a prefix on the right."""
+    """One record of two; fields that both have get a prefix on the right.
 
-    __slots__ = ("on", "prefix")
+    ``names`` are the known fields of left rows, also for a right row without a match.
+    """
 
-    def __init__(self, on: Sequence[str], prefix: str) -> None:
-        self.on, self.prefix = frozenset(on), prefix
+    names: Collection[str] = ()  # Stored functions may lack it.
+
+    def __init__(self, on: Sequence[str], prefix: str, names: Iterable[str] = ()) -> None:
+        self.on, self.prefix, self.names = frozenset(on), prefix, frozenset(names)
 
     def __call__(self, left: Any, right: Any) -> dict[str, Any]:
         row = dict(left or {})
         for name, value in (right or {}).items():
-            if name not in row:
+            if name not in row and (name in self.on or name not in self.names):
                 row[name] = value
             elif name not in self.on:
                 row[self.prefix + name] = value
