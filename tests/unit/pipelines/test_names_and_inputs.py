@@ -6,12 +6,15 @@ import yaml
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract.vertex import ConnectorSpec
 from bicycle_runtime.pipelines.conversion import pipeline_data, write_document
+from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.record_functions import WindowRow
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.options import from_mapping
 from bicycle_sdk.sinks import ParquetSinkOptions
 from bicycle_sdk.windows import WindowResult
+from tests.raising import raises
 from tests.unit.pipelines.pipeline_runs import checked, graph, lines, run
+from tests.unit.pipelines.test_operators import SINK, collection, graph_of
 from tests.unit.pipelines.test_problems import problems
 
 ROWS = [{"sensor": "b", "at": 0, "n": 1}, {"sensor": "a", "at": 5_000, "n": 2}]
@@ -195,3 +198,58 @@ def test_several_edges_may_partition_by_the_record(node, expected, partition):
     ids = {vertex.id for vertex in graph(text, "yaml").vertices}
     by = {"same-by"} if partition == "forward" else {"same-by", "same-by-2"}
     assert {uid for uid in ids if "-by" in uid} == (by if node is UNION else set())
+
+
+@pytest.mark.parametrize("result", ["window, config: {size: 1h}", "reduce, config: {agg: count}"])
+@pytest.mark.parametrize(
+    "between",
+    [
+        "filter, config: {field: v}", "map, config: {drop: [v]}", "time, config: {field: at}",
+        "dedup, config: {fields: [v]}", "rate_limit, config: {per_second: 9}", "union",
+    ],
+)  # fmt: skip
+def test_results_by_key_need_the_key_directly_before(between, result):
+    def text(*edges):
+        return graph_of(
+            collection("in", [{"k": "a", "v": 1, "at": 0}]),
+            "{id: key, operator: key_by, config: {field: k}}",
+            f"{{id: each, operator: {between}}}",
+            f"{{id: result, operator: {result}}}",
+            SINK,
+            edges=[*edges, ("result", "sink")],
+        )
+
+    message = (
+        r"p.yaml:5:\d+: 'result' receives records without the key of 'key', because 'each' is "
+        "between them: put a key_by directly before 'result'"
+    )
+    with raises(PIPELINE_INVALID, match=message):
+        checked(text(("in", "key"), ("key", "each"), ("each", "result")), "yaml")
+    assert checked(text(("in", "each"), ("each", "key"), ("key", "result")), "yaml")
+
+
+def test_an_edge_with_a_partition_loses_the_key():
+    text = graph_of(
+        collection("in", [{"k": "a"}]),
+        "{id: key, operator: key_by, config: {field: k}}",
+        "{id: n, operator: count}",
+        SINK,
+        edges=[("in", "key"), ("key", "n, partition: rebalance"), ("n", "sink")],
+    )
+
+    with raises(PIPELINE_INVALID, match="the edge between them has the partition rebalance"):
+        checked(text, "yaml")
+    assert checked(text.replace("rebalance", "hash"), "yaml")
+
+
+def test_results_over_all_records_follow_results_by_key():
+    text = graph_of(
+        collection("in", [{"k": "a"}, {"k": "b"}]),
+        "{id: key, operator: key_by, config: {field: k}}",
+        "{id: n, operator: count}",
+        "{id: all, operator: reduce, config: {agg: count}}",
+        SINK,
+        edges=[("in", "key"), ("key", "n"), ("n", "all"), ("all", "sink")],
+    )
+
+    assert [row["count"] for row in run(text, "yaml")] == [1, 2]

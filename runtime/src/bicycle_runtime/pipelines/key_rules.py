@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,6 +28,9 @@ from bicycle_runtime.pipelines.operator_keys import (
 
 _OPS = ("sum", "avg", "distinct")
 _BOUNDS = ("window_start_ms", "window_end_ms")
+# Operators that use the key of their input, and those whose records do not depend on a key before.
+_OF_KEYS = ("count", "reduce", "window")
+_KEY_ENDS = ("source", "key_by", "join", "process", "sql", *_OF_KEYS)
 # Keys of windows of one type only.
 _KEYS_OF_TYPES = {"records": "count", "every": "count", "slide": "sliding", "gap": "session"}
 
@@ -58,17 +61,49 @@ def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
             _check_time(checks, node, sources_before(node, by_id))
 
 
+def check_keys(checks: Checks, nodes: Sequence[Any]) -> None:
+    """Note results by key for records whose key was lost after its ``key_by``.
+
+    Args:
+        checks: Takes the problems.
+        nodes: All nodes.
+    """
+    by_id = {node.id: node for node in nodes}
+    for node in nodes:
+        if node.operator not in _OF_KEYS or not node.inputs:
+            continue
+        given = node.inputs[0]
+        before = by_id.get(given.node)
+        is_kept = given.partition in ("forward", "hash")
+        if before is None or (before.operator == "key_by" and is_kept):
+            continue
+        for key in _ends_before(node, by_id, _KEY_ENDS):
+            if key.operator != "key_by":
+                continue
+            why = f"{before.id!r} is between them"
+            if before is key:
+                why = f"the edge between them has the partition {given.partition}"
+            text = f"{node.id!r} receives records without the key of {key.id!r}, because {why}"
+            checks.note(node.path, f"{text}: put a key_by directly before {node.id!r}")
+
+
 def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
     """Return the sources whose records reach a node with the source's event times."""
+    ends = _ends_before(node, by_id, ("source", "window", "join"))  # Two of them return times.
+    return [each for each in ends if each.operator == "source"]
+
+
+def _ends_before(node: Any, by_id: Mapping[str, Any], operators: Container[str]) -> list[Any]:
+    """Return the nearest nodes of some operators upstream of a node."""
     found, left, seen = [], [node], {node.id}
     while left:
         each = left.pop(0)
-        if each.operator == "source":
+        if each is not node and each.operator in operators:
             found.append(each)
-        elif each.operator not in ("window", "join"):  # They return times.
-            ids = [one.node for one in each.inputs if one.node in by_id and one.node not in seen]
-            seen.update(ids)
-            left += [by_id[uid] for uid in dict.fromkeys(ids)]
+            continue
+        ids = [one.node for one in each.inputs if one.node in by_id and one.node not in seen]
+        seen.update(ids)
+        left += [by_id[uid] for uid in dict.fromkeys(ids)]
     return found
 
 

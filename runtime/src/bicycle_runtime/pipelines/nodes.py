@@ -25,7 +25,7 @@ from bicycle_runtime.pipelines.documents import Document, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
-from bicycle_runtime.pipelines.key_rules import check_node, check_times
+from bicycle_runtime.pipelines.key_rules import check_keys, check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Test
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.queries import QueryChecks
@@ -115,6 +115,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes = reading.nodes()
         if not any(checks.is_wrong((name,)) for name in _TELL_TIMES):
             check_times(checks, nodes)
+            check_keys(checks, nodes)
     expressions, given, queries = compiled_expressions(checks, nodes)
     checks.raise_problems()
     assert whole is not None
