@@ -70,6 +70,68 @@ def test_what_the_short_form_cannot_say_is_refused(before, after, reason):
         pipeline_data(checked(text, "yaml"), "short")
 
 
+LINE = """
+    vertices:
+      - id: source
+        operator: source
+        connector: {type: collection, properties: {items: [], time_field: at}}
+      - {id: time, operator: time}
+      - {id: key, operator: key_by, config: {field: k}}
+      - {id: window, operator: window, config: {agg: sum, agg_field: n}}
+      - {id: sink, operator: sink, connector: {type: console}}
+    edges:
+      - {from: source, to: time}
+      - {from: time, to: key}
+      - {from: key, to: window, partition: hash}
+      - {from: window, to: sink}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("operator: time}", "operator: time, on_error: skip}", "on_error of 'time'"),
+        ("operator: time}", "operator: time, name: t}", "name of 'time'"),
+        ("id: source", "id: in", "its source has the id 'in'"),
+        ("window, to: sink}", "window, to: sink, output: late}", "the edge to 'sink' names an out"),
+        ("      - {id: time, operator: time}\n", "", "'time' would be before 'key'"),
+        ("operator: time}", "operator: union}", "union is not a step"),
+    ],
+)
+def test_a_short_form_with_another_graph_is_refused(before, after, reason):
+    text = LINE.replace(before, after)
+    if "id: in" in after:
+        text = text.replace("from: source", "from: in")
+    if not after:
+        text = text.replace("source, to: time}", "source, to: key}").replace(
+            "      - {from: time, to: key}\n", ""
+        )
+    pipeline = checked(text, "yaml")
+
+    with raises(PIPELINE_NOT_SHORT, match=f"short form: {reason}"):
+        pipeline_data(pipeline, "short")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("agg: sum, agg_field: n", "window_ms: 7000"),
+        ("agg: sum, agg_field: n", "aggregates: [{name: n, agg: count}]"),
+        ("id: window, operator: window,", "id: window, on_error: skip, operator: window,"),
+        ("id: key, operator: key_by,", "id: key, operator: key_by, parallelism: 2,"),
+        ("{field: k}", "{fields: [k, n]}"),
+        ("window, config: {agg: sum", "reduce, config: {agg: sum"),
+    ],
+)
+def test_a_line_of_vertices_keeps_its_graph_in_the_short_form(before, after):
+    vertices = checked(LINE.replace(before, after, 1), "yaml")
+    short = checked(write_document(pipeline_data(vertices, "short"), "yaml"), "yaml")
+
+    assert form_of(short) == "short"
+    assert json_of(short) == json_of(vertices)
+
+
 def test_texts_that_look_like_something_else_stay_texts():
     data = {"a": ["1", "true", "1e3", "null", "", "0.5", "~", "12:30", "no", "a: b", "# x"]}
 

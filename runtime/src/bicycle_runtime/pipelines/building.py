@@ -37,7 +37,7 @@ from bicycle_runtime.pipelines.lookup_files import (
 )
 from bicycle_runtime.pipelines.lookup_tables import LookupInTable
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
-from bicycle_runtime.pipelines.operator_keys import Join, disorder_of
+from bicycle_runtime.pipelines.operator_keys import Join, disorder_of, size_ms
 from bicycle_runtime.pipelines.queries import bind_query
 from bicycle_runtime.pipelines.record_functions import (
     ClockTrigger,
@@ -69,7 +69,6 @@ from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger
 
 _LATE = "late"
-_WINDOW_MS = 5_000
 _QUESTION_RECORDS_MAX = 500
 # These do nothing that can fail for a record.
 _NEVER_FAIL = frozenset({"union", "rate_limit"})
@@ -396,15 +395,15 @@ class _Building:
     def _open_windows(self, node: Node) -> Any:
         spec, keyed = node.spec, self._key(node)
         offset = 0 if spec.offset is None else duration_ms(spec.offset)
-        size_ms = spec.window_ms or _WINDOW_MS if spec.size is None else duration_ms(spec.size)
+        size = size_ms(spec)
         match spec.type:
             case "tumbling":
                 if not any(each.node in self._timed for each in node.inputs):
-                    trigger = PurgingTrigger(ClockTrigger(size_ms))
+                    trigger = PurgingTrigger(ClockTrigger(size))
                     return keyed.global_window().trigger(trigger)
-                return keyed.tumbling_window(size_ms, offset=offset)
+                return keyed.tumbling_window(size, offset=offset)
             case "sliding":
-                return keyed.sliding_window(size_ms, duration_ms(spec.slide), offset=offset)
+                return keyed.sliding_window(size, duration_ms(spec.slide), offset=offset)
             case "session":
                 return keyed.session_window(duration_ms(spec.gap))
             case "count":

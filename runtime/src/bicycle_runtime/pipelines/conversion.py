@@ -6,6 +6,7 @@ Ids stay, so the graph stays, and with it the state of a job that continues with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,10 +15,20 @@ import msgspec
 from bicycle_runtime.endpoints.checking import label_of
 from bicycle_runtime.endpoints.positions import KeyPath
 from bicycle_runtime.pipelines.documents import Notation, yaml_dumper
-from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_UNREADABLE
+from bicycle_runtime.pipelines.errors import (
+    PIPELINE_INVALID,
+    PIPELINE_NOT_SHORT,
+    PIPELINE_UNREADABLE,
+)
 from bicycle_runtime.pipelines.model import Ops
-from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node, default_key_name
-from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
+from bicycle_runtime.pipelines.nodes import (
+    CheckedPipeline,
+    Node,
+    check_pipeline,
+    default_key_name,
+)
+from bicycle_runtime.pipelines.operator_keys import Window, WindowSize, size_ms
+from bicycle_sdk.errors import BicycleError
 
 Form = Literal["short", "vertices"]
 
@@ -93,6 +104,8 @@ def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:
     found |= _as_vertices(pipeline.nodes) if form == "vertices" else _as_short(pipeline)
     if pipeline.tests:
         found["test"] = [changed_keys(test) for test in pipeline.tests]
+    if form == "short":
+        _require_same(pipeline, found)
     return found
 
 
@@ -156,28 +169,20 @@ def _edge(node: Node, index: int) -> dict[str, Any]:
 
 
 def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
-    nodes = list(pipeline.nodes)
-    found: dict[str, Any] = {}
     _require_line(pipeline)
-    source, *between, sink = nodes
-    found["source"] = _end(pipeline, source, "source")
+    source, *between, sink = pipeline.nodes
+    found: dict[str, Any] = {"source": _end(source)}
     if between and between[0].operator == "time":
-        time = _require_short(pipeline, between.pop(0), "time")
-        found["time"] = changed_keys(time.spec)
-    computed = between[-2:]
-    is_computed = [node.operator for node in computed][:1] == ["key_by"] and (
-        computed[-1].operator in ("window", "reduce")
-    )
-    steps = between[:-2] if is_computed else between
-    if steps:
+        found["time"] = changed_keys(between.pop(0).spec)
+    computed = between[-2:] if _is_computed(between[-2:]) else []
+    if steps := between[: len(between) - len(computed)]:
         found["steps"] = [
             {"operator": node.operator, "id": node.id, **_around(node), **changed_keys(node.spec)}
             for node in steps
         ]
-    if is_computed:
+    if computed:
         found |= _compute(pipeline, *computed)
-    found["sink"] = _end(pipeline, sink, "sink")
-    return found
+    return {**found, "sink": _end(sink)}
 
 
 def _require_line(pipeline: CheckedPipeline) -> None:
@@ -187,33 +192,69 @@ def _require_line(pipeline: CheckedPipeline) -> None:
         inputs = [] if before is None else [before.id]
         if [each.node for each in node.inputs] != inputs:
             raise _not_short(pipeline, f"{node.id!r} does not follow only the previous vertex")
-        if any(each.partition not in ("forward", "hash") for each in node.inputs):
-            raise _not_short(pipeline, f"the edge to {node.id!r} names a partition")
+        has_key = node.operator == "count" or "key_by" in (
+            node.operator,
+            before and before.operator,
+        )
+        for each in node.inputs:
+            if each.partition != "forward" and not (each.partition == "hash" and has_key):
+                raise _not_short(pipeline, f"the edge to {node.id!r} names a partition")
+            if each.output is not None:
+                raise _not_short(pipeline, f"the edge to {node.id!r} names an output")
         before = node
     if before is None or before.operator != "sink":
         raise _not_short(pipeline, "it has several sinks")
 
 
-def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
-    if node.id != name:
-        raise _not_short(pipeline, f"its {name} has the id {node.id!r}")
+def _require_same(pipeline: CheckedPipeline, data: dict[str, Any]) -> None:
+    """Refuse a short form that is not valid, or has other vertices."""
+    try:
+        nodes = check_pipeline(
+            replace(pipeline.document, data=data, text="", keys={}, values={})
+        ).nodes
+    except BicycleError as error:
+        if error.code != PIPELINE_INVALID.code:
+            raise
+        raise _not_short(pipeline, error.facts["problems"][0]["text"]) from error
+    for node, short in zip(pipeline.nodes, nodes, strict=False):
+        if node.operator != short.operator:
+            raise _not_short(pipeline, f"{short.id!r} would be before {node.id!r}")
+        if node.id != short.id:
+            raise _not_short(pipeline, f"its {node.operator} has the id {node.id!r}")
+        own, other = _meaning(node), _meaning(short)
+        for name in {**own, **other}:
+            if own.get(name) != other.get(name):
+                raise _not_short(pipeline, f"{name} of {node.id!r} has no counterpart")
+
+
+def _meaning(node: Node) -> dict[str, Any]:
+    """Return the settings and keys of a node, the same for two ways to write them."""
+    found = _around(node) | changed_keys(node.spec)
+    if isinstance(node.spec, Window):
+        found |= {"size": size_ms(node.spec), "window_ms": None}
+    if "aggregates" in found:
+        found["agg"] = None
+    return found
+
+
+def _end(node: Node) -> dict[str, Any]:
     return {"kind": node.word, **_around(node), **changed_keys(node.spec)}
 
 
-def _require_short(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
-    """Return a node with no more than the short form can express."""
-    if node.id != name or node.parallelism is not None or node.name is not None:
-        raise _not_short(pipeline, f"{node.id!r} has its own id, name or parallelism")
-    return node
+def _is_computed(nodes: Sequence[Node]) -> bool:
+    """Return whether nodes are the key and the aggregates of the short form."""
+    if [(node.id, node.operator) for node in nodes] not in (_KEY_AND_WINDOW, _KEY_AND_REDUCE):
+        return False
+    key, result = nodes
+    has_function = getattr(result.spec, "function", None) is not None
+    return key.spec.field is not None and not (has_function or any(map(_around, nodes)))
+
+
+_KEY_AND_WINDOW = [("key", "key_by"), ("window", "window")]
+_KEY_AND_REDUCE = [("key", "key_by"), ("reduce", "reduce")]
 
 
 def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, Any]:
-    _require_short(pipeline, key, "key")
-    _require_short(pipeline, result, result.operator)
-    if key.spec.field is None:
-        raise _not_short(pipeline, "its key is not a single field")
-    if getattr(result.spec, "function", None) is not None:
-        raise _not_short(pipeline, "it reduces with a function")
     ops = {"count_by": key.spec.field}
     ops |= {name: _plain(getattr(result.spec, name)) for name in _changed_ops(result.spec)}
     times = (node.spec for node in pipeline.nodes if node.operator == "time")
@@ -226,8 +267,8 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
         for name, value in changed_keys(result.spec).items()
         if name in WindowSize.__struct_fields__
     }
-    if result.spec.window_ms is not None or "size" not in size:
-        size |= {} if "gap" in size or "records" in size else {"size": f"{result.spec.window_ms}ms"}
+    if not {"size", "gap", "records"} & size.keys():
+        size["size"] = f"{size_ms(result.spec)}ms"
     return {"window": {"type": result.spec.type, **size}, "ops": ops}
 
 

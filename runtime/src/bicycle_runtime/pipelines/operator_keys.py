@@ -7,8 +7,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from bicycle_runtime.endpoints.values import Duration, Positive, Scalar, Text, describe
+from bicycle_runtime.endpoints.values import (
+    Duration,
+    Positive,
+    Scalar,
+    Text,
+    describe,
+    duration_ms,
+)
 from bicycle_runtime.pipelines.values import AggregateWord, Distance, FunctionName
+
+_WINDOW_MS = 5_000
 
 
 class Map(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -133,6 +142,11 @@ class Window(WindowSize, forbid_unknown_fields=True, frozen=True, kw_only=True):
     agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
     aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
+
+
+def size_ms(window: Window) -> int:
+    """Return the length of a window in ms, under either name."""
+    return (window.window_ms or _WINDOW_MS) if window.size is None else duration_ms(window.size)
 
 
 class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

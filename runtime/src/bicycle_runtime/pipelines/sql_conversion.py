@@ -18,7 +18,7 @@ from bicycle_runtime.pipelines.aggregates import wanted_aggregates
 from bicycle_runtime.pipelines.conversion import changed_keys
 from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SQL
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
-from bicycle_runtime.pipelines.operator_keys import disorder_of
+from bicycle_runtime.pipelines.operator_keys import disorder_of, size_ms
 from bicycle_runtime.tables.errors import SQL_INVALID
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.option_values import decimal_digits
@@ -475,7 +475,7 @@ def _aggregate(word: str, field: str | None, fields: Mapping[str, str]) -> str:
 
 
 def _window_call(spec: Any, table: str, time: str, key: str) -> str:
-    size = _interval(spec.window_ms or 5_000 if spec.size is None else duration_ms(spec.size))
+    size = _interval(size_ms(spec))
     offset = "" if spec.offset is None else f", {_interval(duration_ms(spec.offset))}"
     match spec.type:
         case "tumbling":
