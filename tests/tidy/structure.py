@@ -38,7 +38,8 @@ DRIVER = f"{PACKAGE}.jobs.running.driver"
 FILE_LINES_MAX = 500
 SQL_ROOMS = (
     *("cli/sql.py", "cli/sql_answers.py", "cli/sql_prompt.py"),
-    *("expressions/sql", "pipelines/queries.py", "pipelines/sql_conversion.py", "tables"),
+    *("expressions/sql", "pipelines/queries.py", "pipelines/sql_clauses.py"),
+    *("pipelines/sql_conversion.py", "tables"),
 )
 _MANY = 50_000  # Several batches.
 _OPERATIONS = {kind.name for kind in KINDS.values() if kind.has_job or kind.command}

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import msgspec
+import pyarrow.parquet
 import pytest
 
 from bicycle_runtime.pipelines.building import build_pipeline
@@ -12,7 +13,7 @@ from bicycle_runtime.tables.job import check_sql
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
-from tests.unit.pipelines.pipeline_runs import checked
+from tests.unit.pipelines.pipeline_runs import checked, lines
 from tests.unit.tables.sql_runs import split
 
 FIELDS = """{ at = "timestamp", page = "string", user = "string?", status = "int", ms = "float",
@@ -93,6 +94,7 @@ TIME = '[time]\nmax_out_of_orderness = "3s"'
 PIPELINES = [
     pipeline(FILTERED, MAPPED),
     pipeline(SELECTED),
+    pipeline(step("map", 'set = { ms = "ms + 1", user = "lower(user)" }\ndrop = ["ms", "more"]')),
     pipeline(step("filter", 'field = "status"\npredicate = "equals"\nvalue = 200'), QUERY),
     pipeline(step("filter", 'field = "user"\npredicate = "exists"'), TIME, WINDOW, AGGREGATES),
     pipeline(FILTERED, QUERY, WINDOW, '[ops]\ncount_by = "kind"',
@@ -144,6 +146,11 @@ REASONS = [
     (pipeline(sink='kind = "parquet"\npath = "lake"'), "without `columns`, rows have the columns"),
     (pipeline(step("filter", 'field = "user"\npredicate = "min_length"\nvalue = 3')),
      "min_length has no counterpart"),
+    (pipeline('[time]\nidle_timeout = "0s"'), "tables of SQL have the idle timeout 10s"),
+    *((pipeline(sink=f'kind = "parquet"\npath = "lake"\ncolumns = {{ {name} = "{declared}" }}'),
+       f"the column {name} is {declared}, but its field is {field}")
+      for name, declared, field in [("status", "string", "int"), ("ms", "int", "float"),
+                                    ("at", "date", "timestamp"), ("more", "string", "json")]),
     (pipeline().replace('at = "timestamp"', 'at = "int"'), "the event time must be a field of the"),
     (pipeline().replace(f"fields = {FIELDS}", ""), "add `fields` with types"),
 ]  # fmt: skip
@@ -152,6 +159,33 @@ REASONS = [
 @pytest.mark.parametrize(("text", "reason"), REASONS)
 def test_an_operator_that_means_something_else_in_sql_is_refused(text, reason):
     assert any(reason in found for _, found in refused(text)), refused(text)
+
+
+@pytest.mark.parametrize("parts", [("",), (SELECTED,), (TIME, SELECTED)])
+def test_a_table_has_the_declared_types_and_folders_of_the_pipeline(tmp_path, parts):
+    columns = "{ at = 'datetime', page = 'string', order = 'float', ms = 'float' }"
+    if SELECTED not in parts:
+        columns = "{ paid = 'decimal(12,3)', at = 'string', status = 'float' }"
+    source = lines(tmp_path, *clicks())
+
+    def written(folder, build):
+        sink = f'kind = "parquet"\npath = "{tmp_path / folder}"\ncolumns = {columns}'
+        found = checked(pipeline(*parts, sink=sink).replace("in.jsonl", str(source)))
+        env = StreamEnvironment()
+        build(env, found)
+        with Harness(env, real_sinks=["sink"]) as harness:
+            harness.run()
+        files = list((tmp_path / folder).rglob("*.parquet"))
+        tables = [pyarrow.parquet.ParquetFile(file).read() for file in files]
+        schemas = {str(table.schema.remove_metadata()) for table in tables}
+        return schemas, {file.parent.name for file in files if file.parent.name != folder}
+
+    def build_sql(env, found):
+        build_tables(env, sql_of_pipeline(found, check_sql), file="p.sql")
+
+    schemas, folders = written("rows", build_pipeline)
+    assert written("sql", build_sql) == (schemas, folders)
+    assert folders == {"dt=1970-01-01"}
 
 
 VERTICES = """

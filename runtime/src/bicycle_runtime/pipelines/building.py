@@ -29,7 +29,7 @@ from bicycle_runtime.pipelines.computed import without_fields
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.http_calls import CallServer
-from bicycle_runtime.pipelines.key_rules import sources_before
+from bicycle_runtime.pipelines.key_rules import sources_before, timed_ids
 from bicycle_runtime.pipelines.lookup_files import (
     CompletedFromFile,
     CompletedOnColumns,
@@ -103,7 +103,7 @@ class _Building:
         self._checks = Checks(pipeline.document, PIPELINE_INVALID)
         self._streams: dict[str, Any] = {}
         self._side_outputs: dict[tuple[str, str], Any] = {}
-        self._timed: set[str] = set()
+        self._timed = timed_ids(pipeline.nodes)
         self._owners: dict[str, Node] = {}  # by ids of vertices
         self._tags = {
             (each.node, each.output)
@@ -133,8 +133,6 @@ class _Building:
             self._checks.note(node.path, f"{label_of(node.path)}: {error.summary}")
             return
         self._streams[node.id] = stream
-        if node.operator == "time" or any(each.node in self._timed for each in node.inputs):
-            self._timed.add(node.id)
         document = self._pipeline.document
         location = f"{document.file}:{document.key_position(node.path).line}"
         for vertex in self._env.vertices[count:]:
@@ -207,8 +205,7 @@ class _Building:
         return stream
 
     def _sink(self, node: Node) -> Any:
-        is_timed = any(each.node in self._timed for each in node.inputs)
-        sink = node.spec.sink(is_timed=is_timed)
+        sink = node.spec.sink(is_timed=node.id in self._timed)
         return self._set(self._input(node).sink_to(sink), node)
 
     def _time(self, node: Node) -> Any:
@@ -398,7 +395,7 @@ class _Building:
         size = size_ms(spec)
         match spec.type:
             case "tumbling":
-                if not any(each.node in self._timed for each in node.inputs):
+                if node.id not in self._timed:
                     trigger = PurgingTrigger(ClockTrigger(size))
                     return keyed.global_window().trigger(trigger)
                 return keyed.tumbling_window(size, offset=offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -51,14 +51,21 @@ def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
         nodes: All nodes, senders first.
     """
     by_id = {node.id: node for node in nodes}
+    timed = timed_ids(nodes)
+    for node in nodes:
+        if node.operator == "window" and node.id not in timed:
+            _check_window(checks, node)
+        if node.operator == "time" and node.spec.field is None:
+            _check_time(checks, node, sources_before(node, by_id))
+
+
+def timed_ids(nodes: Iterable[Any]) -> set[str]:
+    """Return the ids of nodes whose records have an event time; senders are first."""
     timed: set[str] = set()
     for node in nodes:
         if node.operator == "time" or any(each.node in timed for each in node.inputs):
             timed.add(node.id)
-        elif node.operator == "window":
-            _check_window(checks, node)
-        if node.operator == "time" and node.spec.field is None:
-            _check_time(checks, node, sources_before(node, by_id))
+    return timed
 
 
 def check_keys(checks: Checks, nodes: Sequence[Any]) -> None:
