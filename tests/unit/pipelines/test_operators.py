@@ -419,3 +419,36 @@ def test_records_that_fail_are_kept_aside_where_the_file_says_so():
     with ran(text, "yaml") as harness:
         assert harness.results("sink") == ["A!"]
         assert len(harness.dead_letters) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_source", "of_all", "count"),
+    [("dead_letter", "fail", 1), ("dead_letter", "skip", 1), (None, "dead_letter", 1),
+     ("skip", "dead_letter", 0)],
+)  # fmt: skip
+def test_event_times_of_a_source_have_its_policy(tmp_path, of_source, of_all, count):
+    path = lines(tmp_path, *ROWS, {"at": "soon", "word": "a"})
+    own = f'on_error = "{of_source}"' if of_source else ""
+    text = f'on_error = "{of_all}"\n' + windowed(path, 'size = "60s"').replace(
+        'time_field = "at"', f'time_field = "at"\n{own}'
+    )
+
+    with ran(text) as harness:
+        assert sorted(row["count"] for row in harness.results("sink")) == [1, 2]
+        assert len(harness.dead_letters) == count
+
+
+@pytest.mark.parametrize("config", ["on_error: dead_letter", "config: {field: at}"])
+def test_a_vertex_with_its_own_event_time_keeps_its_policy(config):
+    text = "on_error: dead_letter\n" + graph_of(
+        collection("in", [{"at": 1_000}, {"at": "soon"}], "at").replace(
+            "operator", "on_error: skip, operator"
+        ),
+        f"{{id: time, operator: time, {config}}}",
+        SINK,
+        edges=[("in", "time"), ("time", "sink")],
+    )
+
+    with ran(text, "yaml") as harness:
+        assert harness.results("sink") == [{"at": 1_000}]
+        assert len(harness.dead_letters) == 1

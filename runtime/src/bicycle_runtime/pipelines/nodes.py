@@ -25,7 +25,12 @@ from bicycle_runtime.pipelines.documents import Document, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
-from bicycle_runtime.pipelines.key_rules import check_keys, check_node, check_times
+from bicycle_runtime.pipelines.key_rules import (
+    check_keys,
+    check_node,
+    check_times,
+    sources_before,
+)
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Test
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.queries import QueryChecks
@@ -94,8 +99,15 @@ class CheckedPipeline:
         return found
 
     def rule_of(self, node: Node) -> Any:
-        """Return the error policy of a node; by default a source has no retries."""
+        """Return the error policy of a node; by default a source has no retries.
+
+        By default, event times in a field of the source have the policy of the source.
+        """
         rule = self.on_error if node.on_error is None else node.on_error
+        if node.operator == "time" and node.on_error is None and node.spec.field is None:
+            sources = sources_before(node, {each.id: each for each in self.nodes})
+            rules = {each.on_error for each in sources}
+            rule = rules.pop() if len(rules) == 1 and None not in rules else rule
         if node.operator == "source" and node.on_error is None and isinstance(rule, ErrorRule):
             return msgspec.structs.replace(rule, retries=0)
         return rule
