@@ -413,7 +413,7 @@ def test_each_problem_of_a_sink_is_told_and_no_secret_with_it(text, keys, messag
     assert "hunter2" not in found[0]
 
 
-SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_by = "k"\n'
+SESSION = '[window]\ntype = "session"\ngap = "5m"\n[ops]\ncount_by = "k"\n'
 
 
 @pytest.mark.parametrize(

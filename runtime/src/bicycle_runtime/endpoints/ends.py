@@ -102,6 +102,9 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
             value = self.value_of(name)
             if isinstance(value, str) and "://" in value:
                 check_address(checks, value, (*path, name))
+        if self.value_of("schema") is not None and self.value_of("value_format_options"):
+            at = (*path, "schema")
+            checks.note(at, f"{checks.label(at)} and value_format_options are set; use only one")
         try:
             self.format_of_values()
         except StreamDefinitionError as error:

@@ -125,9 +125,18 @@ def _check_output(checks: Checks, source: Any, output: Any, path: KeyPath) -> No
             if output not in known:
                 names = ", ".join(sorted(known))
                 checks.note((*path, "output"), f"{source.id!r} has the outputs {names}")
-    elif output is not None and (source.operator not in ("window", "join") or output != "late"):
-        text = f"{source.id!r} has no output {output!r}: windows and joins have the output late"
+    elif output is not None and (output != "late" or not _has_late(source)):
+        text = (
+            f"{source.id!r} has no output {output!r}: windows have the output late, and joins of "
+            "other types than table"
+        )
         checks.note((*path, "output"), text)
+
+
+def _has_late(source: Any) -> bool:
+    """Return whether an operator has late records: a window, or a join over time."""
+    is_table = source.operator == "join" and source.spec.type == "table"
+    return source.operator in ("window", "join") and not is_table
 
 
 def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_whole: bool) -> None:

@@ -190,14 +190,24 @@ def _check_names(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
 
 
 def _check_join(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
-    """Note right rows without a match whose fields could be taken for those of left rows."""
-    if inputs[0] is None and node.spec.how in ("right", "full"):
+    """Note keys that never match, and right rows with names of unknown left rows."""
+    left, right = inputs[:_JOINED]
+    if left is None and node.spec.how in ("right", "full"):
         path = (*_path_of(node, "how"), "how")
         text = (
             f"{label_of(path)} is {node.spec.how}, but the fields of the left records are unknown, "
             "which a right row without a match must not take: add `fields` with types to the source"
         )
         checks.note(path, text)
+    for index, name in enumerate(node.spec.on):
+        words = [(fields or {}).get(name, "json") for fields in (left, right)]
+        if "string" in words and {word.partition("(")[0] for word in words} & _NUMBERS:
+            path = (*_path_of(node, "on"), "on", index)
+            text = f"{label_of(path)}: {name!r} is {words[0]} on the left and {words[1]} on the"
+            checks.note(path, f"{text} right, which are never equal: convert one of them in a map")
+
+
+_NUMBERS = frozenset({"int", "float", "bool", "decimal"})  # Those of equal value are equal.
 
 
 # The keys of operators whose values are names of fields, or lists or tables of them.

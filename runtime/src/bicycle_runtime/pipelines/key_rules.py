@@ -31,8 +31,11 @@ _BOUNDS = ("window_start_ms", "window_end_ms")
 # Operators that use the key of their input, and those whose records do not depend on a key before.
 _OF_KEYS = ("count", "reduce", "window")
 _KEY_ENDS = ("source", "key_by", "join", "process", "sql", *_OF_KEYS)
-# Keys of windows of one type only.
-_KEYS_OF_TYPES = {"records": "count", "every": "count", "slide": "sliding", "gap": "session"}
+# Keys of windows of some types only.
+_KEYS_OF_TYPES: Mapping[str, Sequence[str]] = {
+    "records": ["count"], "every": ["count"], "slide": ["sliding"], "gap": ["session"],
+    "offset": ["tumbling", "sliding"], "keep": ["tumbling", "sliding", "session"],
+}  # fmt: skip
 
 
 def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
@@ -141,12 +144,16 @@ def _check_window(checks: Checks, node: Any) -> None:
         checks.note((*path, name), text)
 
 
-def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
-    given = [name for name in ("function", "select", "set") if getattr(spec, name) is not None]
+def _only_one(checks: Checks, spec: Any, path: KeyPath, keys: Sequence[str]) -> None:
+    """Note several keys of which an operator takes only one."""
+    given = [name for name in keys if getattr(spec, name) is not None]
     if len(given) > 1:
         checks.note((*path, given[1]), f"{' and '.join(given)} are set; use only one")
-    if spec.drop is not None and spec.function is not None:
-        checks.note((*path, "drop"), "function and drop are set; use only one")
+
+
+def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
+    for keys in (("function", "select", "set"), ("function", "drop"), ("select", "drop")):
+        _only_one(checks, spec, path, keys)
     _function(checks, spec.function, path, words=MAPS)
 
 
@@ -163,19 +170,18 @@ def _function(checks: Checks, name: str | None, path: KeyPath, *, words: Mapping
 
 
 def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
-    if spec.where is not None:
-        others = [name for name in ("function", "predicate") if getattr(spec, name) is not None]
-        if others:
-            checks.note((*path, "where"), f"where and {others[0]} are set; use only one")
-        return
-    if spec.function is not None:
-        if spec.predicate is not None:
-            checks.note((*path, "function"), "function and predicate are set; use only one")
+    _only_one(checks, spec, path, ("where", "function", "predicate"))
+    if spec.where is not None or spec.function is not None:
+        for key in ("field", "value"):
+            _only_one(checks, spec, path, ("function" if spec.where is None else "where", key))
         return
     if spec.predicate is None and spec.value is not None:
         text = f"{label_of((*path, 'value'))} needs a predicate, such as equals"
         checks.note((*path, "value"), text, at_key=True)
     needs_value = FILTERS[spec.predicate or "non_empty"].needs_value
+    if spec.predicate is not None and not needs_value and spec.value is not None:
+        text = f"{label_of((*path, 'value'))} has no effect on the predicate {spec.predicate}"
+        checks.note((*path, "value"), text, at_key=True)
     if needs_value and spec.value is None:
         label = label_of((*path, "value"))
         checks.missing((*path, "value"), f"{label} must be set for the predicate {spec.predicate}")
@@ -189,9 +195,7 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
 
 
 def _key_by(checks: Checks, spec: KeyBy, path: KeyPath) -> None:
-    given = [name for name in ("field", "fields", "function") if getattr(spec, name) is not None]
-    if len(given) > 1:
-        checks.note((*path, given[1]), f"{' and '.join(given)} are set; use only one")
+    _only_one(checks, spec, path, ("field", "fields", "function"))
 
 
 def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
@@ -203,8 +207,7 @@ def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
             checks.note(
                 (*path, name), f"{label_of((*path, name))} is {length}; expected 1ms or more"
             )
-    if spec.size is not None and spec.window_ms is not None:
-        checks.note((*path, "window_ms"), "size and window_ms are set; use only one")
+    _only_one(checks, spec, path, ("size", "window_ms"))
     _aggregates(checks, spec, ("ops",) if path[0] == "window" else path)
 
 
@@ -220,10 +223,10 @@ def _window_type(checks: Checks, spec: Window, path: KeyPath) -> None:
     has_size = spec.size is not None or spec.window_ms is not None
     if spec.type == "tumbling" and not has_size and path[0] == "window":
         checks.missing((*path, "size"), "window.size must be set")
-    for name, word in _KEYS_OF_TYPES.items():
-        if spec.type != word and getattr(spec, name) is not None:
-            label = label_of((*path, name))
-            text = f"{label} applies to windows of the type {word}, not {spec.type}"
+    for name, words in _KEYS_OF_TYPES.items():
+        if spec.type not in words and getattr(spec, name) is not None:
+            label, known = label_of((*path, name)), " or ".join(words)
+            text = f"{label} applies to windows of the type {known}, not {spec.type}"
             checks.note((*path, name), text, at_key=True)
 
 
@@ -244,6 +247,8 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
     if spec.aggregates is None:
         if agg not in (None, "count") and not spec.agg_field:
             _agg_field(checks, agg, path)
+        if agg == "count" and spec.agg_field is not None:
+            _note_count(checks, (*path, "agg_field"))
         return
     for key in ("agg", "agg_field"):
         if getattr(spec, key) not in (None, "count"):
@@ -254,12 +259,19 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
         if each.agg != "count" and not each.field:
             field = (*at, "field")
             checks.missing(field, f"{label_of(field)} must be set for {each.agg}")
+        if each.agg == "count" and each.field is not None:
+            _note_count(checks, (*at, "field"))
         if each.name in names:
             label = label_of((*at, "name"))
             checks.note(
                 (*at, "name"), f"{label} is {each.name}, which is already the name of another field"
             )
         names.add(each.name)
+
+
+def _note_count(checks: Checks, path: KeyPath) -> None:
+    text = f"{label_of(path)} has no effect on count, which counts all records: remove it"
+    checks.note(path, text, at_key=True)
 
 
 def _key_name(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:

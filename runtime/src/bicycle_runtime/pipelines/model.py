@@ -21,7 +21,7 @@ class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     count_by: Annotated[str | None, describe("Field with the key.")] = None
     agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
-    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    agg_field: Annotated[str | None, describe("Field to aggregate; none for count.")] = None
     aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[
         Text | None,

@@ -97,7 +97,7 @@ class Aggregate(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     name: Annotated[Text, describe("Field of the result.")]
     agg: Annotated[AggregateWord, describe("The aggregate.")]
-    field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    field: Annotated[str | None, describe("Field to aggregate; none for count.")] = None
 
 
 Aggregates = Annotated[list[Aggregate], Meta(min_length=1)]
@@ -139,7 +139,7 @@ class Window(WindowSize, forbid_unknown_fields=True, frozen=True, kw_only=True):
         describe("Length of a window in ms. Default: 5000, unless another key sets the window."),
     ] = None
     agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
-    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    agg_field: Annotated[str | None, describe("Field to aggregate; none for count.")] = None
     aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
@@ -154,7 +154,7 @@ class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     function: FunctionName = None
     agg: Annotated[AggregateWord | None, describe("The aggregate.")] = None
-    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    agg_field: Annotated[str | None, describe("Field to aggregate; none for count.")] = None
     aggregates: Annotated[Aggregates | None, describe("Several aggregates, instead of agg.")] = None
     key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
