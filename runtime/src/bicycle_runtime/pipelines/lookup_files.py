@@ -26,8 +26,8 @@ _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "p
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
-class _RowsByKey(dict[str, dict[str, Any]]):
-    """The rows of a file by their key's text; the last row of a key counts."""
+class _RowsByKey(dict[str | None, dict[str, Any]]):
+    """The rows of a file by their key's text; the last row of a key counts. None has no row."""
 
 
 # By file, as it is now, and the columns taken of it: functions of one process share them.
@@ -174,7 +174,7 @@ def _read(path: Path, size: int, spec: Enrich) -> _RowsByKey:
     key = spec.lookup_key or spec.key
     take = _taker(spec, key)
     rows = _rows(path, spec.format or _FORMATS.get(path.suffix, ""))
-    return _RowsByKey((_key_text(row[key]), take(row)) for row in rows)
+    return _RowsByKey((_key_text(row[key]), take(row)) for row in rows if row[key] is not None)
 
 
 def _taker(spec: Enrich, key: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -184,9 +184,9 @@ def _taker(spec: Enrich, key: str) -> Callable[[dict[str, Any]], dict[str, Any]]
     return lambda row: {name: value for name, value in row.items() if name != key}
 
 
-def _key_text(value: Any) -> str:
-    """Return a key as text, since CSV files contain only texts."""
-    return value if isinstance(value, str) else json_text(value)
+def _key_text(value: Any) -> str | None:
+    """Return a key as text, since CSV files contain only texts; None for null."""
+    return value if isinstance(value, str | None) else json_text(value)
 
 
 def _rows(path: Path, format: str) -> list[dict[str, Any]]:
@@ -195,7 +195,12 @@ def _rows(path: Path, format: str) -> list[dict[str, Any]]:
         import csv
 
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file))
+            found: list[dict[str, Any]] = []
+            for row in (reader := csv.DictReader(file)):
+                if None in row:
+                    raise ValueError(f"line {reader.line_num} has more cells than the header")
+                found.append(row)
+            return found
     if format == "jsonl":
         return msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes())
     if format == "parquet":
