@@ -1,10 +1,13 @@
 """Where keys and values stand, and that both notations give the same data."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.endpoints.values import duration_ms
+from bicycle_runtime.pipelines.conversion import write_document
 from bicycle_runtime.pipelines.documents import read_document, toml_positions
 from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from tests.raising import raises
@@ -25,6 +28,24 @@ m = 1
 [[rows]]
 n = 2
 '''
+
+
+@pytest.mark.parametrize("word", [".inf", "+.Inf", "-.INF", ".nan", ".NaN", "-1.5e3"])
+def test_numbers_of_yaml_are_those_of_toml(word):
+    found = read_document(f"a: {word}\nb: '{word}'\nc: {word}x", file="f", notation="yaml").data
+    same = read_document(f"a = {word.lower().replace('.i', 'i').replace('.n', 'n')}", file="f",
+                         notation="toml").data  # fmt: skip
+
+    assert repr(found["a"]) == repr(same["a"])
+    assert (found["b"], found["c"]) == (word, f"{word}x")
+
+
+def test_numbers_without_an_end_stay_in_either_notation():
+    data = {"a": [math.inf, -math.inf, ".inf", ".nan", "inf", "nan"]}
+
+    for notation in ("toml", "yaml"):
+        text = write_document(data, notation)
+        assert read_document(text, file="f", notation=notation).data == data
 
 
 def test_places_of_toml():

@@ -240,7 +240,12 @@ def _with_plain_scalars(cls: Any) -> Any:
         ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
         ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
         ("int", r"[-+]?[0-9]+", "-+0123456789"),
-        ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+0123456789."),
+        (
+            "float",
+            r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+            r"|\.(?:nan|NaN|NAN)",
+            "-+0123456789.",
+        ),
     ):
         cls.add_implicit_resolver(
             f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first)
@@ -321,7 +326,7 @@ class _YamlReading:
                 return text.lower() == "true"
             case "int" | "float":
                 try:
-                    return int(text) if kind == "int" else float(text)
+                    return int(text) if kind == "int" else float(re.sub(r"\.(?=[inIN])", "", text))
                 except ValueError as error:  # The tag is there, or it has thousands of digits.
                     problem = f"{text[:_SHOWN_MAX]!r} is not a valid number"
                     raise _unreadable(self._file, line, problem) from error
