@@ -46,6 +46,18 @@ def test_a_schema_beside_the_options_of_the_format_is_refused():
     ]
 
 
+@pytest.mark.parametrize("source", ['kind = "file"\nformat = "text"\npath = "in"', 'kind = "text"'])
+@pytest.mark.parametrize("key", ["timestamp_field", "time_field", "fields"])
+def test_lines_of_text_have_no_fields(source, key):
+    path = "" if "path" in source else '\npath = "in"'
+    value = '{ at = "int" }' if key == "fields" else '"at"'
+    text = f'[source]\n{source}{path}\n{key} = {value}\n[sink]\nkind = "console"\n'
+
+    [found] = problems(text)
+    assert f": source.{key} is set, but lines of text have no fields" in found
+    assert problems(text.replace("text", "jsonl")) == []
+
+
 @pytest.mark.parametrize("of_right", ["int", "string", "json", "timestamp"])
 def test_keys_of_a_join_that_are_never_equal_are_refused(of_right):
     right_fields = f"fields: {{id: {of_right}, at: int, v: int, w: int}}, "

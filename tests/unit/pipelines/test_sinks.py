@@ -1,9 +1,10 @@
 """Sinks with columns: every key reaches the graph, and folders are what the keys say."""
 
+import duckdb
 import pytest
 
 from bicycle_sdk.secrets import Secret
-from tests.unit.pipelines.pipeline_runs import graph
+from tests.unit.pipelines.pipeline_runs import finish, graph, lines
 
 TEXT = """
     [source]
@@ -136,6 +137,30 @@ def test_every_key_of_delta_reaches_the_graph():
             "on_rewind": "publish_again",
         },
     )
+
+
+def test_the_column_of_the_event_time_may_be_a_key(tmp_path):
+    path = lines(tmp_path, *({"at": at, "n": n} for n, at in enumerate([1_000, 2_000, 1_000])))
+    finish(
+        f"""
+        [source]
+        kind = "file"
+        path = "{path}"
+        timestamp_field = "at"
+        fields = {{ at = "int", n = "int" }}
+        [sink]
+        kind = "duckdb"
+        path = "{tmp_path}/rows.db"
+        table = "t"
+        columns = {{ n = "int" }}
+        timestamp_field = "when"
+        keys = ["when"]
+        """
+    )
+
+    with duckdb.connect(str(tmp_path / "rows.db")) as file:
+        rows = file.execute('select n, epoch_ms("when") from t order by n').fetchall()
+    assert rows == [(1, 2_000), (2, 1_000)]
 
 
 def test_every_key_of_iceberg_reaches_the_graph():

@@ -51,10 +51,11 @@ class SinkKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     def check(self, checks: Checks, path: KeyPath) -> None:
         """Note names that are not columns, if the columns are declared."""
         columns = self.value_of("columns")
+        known = [*(columns or ()), self.value_of("timestamp_field")]
         for key in ("keys", "partition_by") if columns else ():
             names = self.value_of(key)
             for index, name in enumerate(names if isinstance(names, list) else ()):
-                if name not in columns:
+                if name not in known:
                     at = (*path, key, index)
                     checks.note(at, f"{checks.label(at)} is {name}, which is not a column")
         super().check(checks, path)

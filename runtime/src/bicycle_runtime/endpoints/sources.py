@@ -98,6 +98,11 @@ class SourceKeys(EndKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
             at = (*path, "time_field")
             text = f"{checks.label(at)} is {self.time_field}, which is not a declared field"
             checks.note(at, text)
+        if self.connector_name == "text":
+            for key in ("time_field", "fields"):
+                at = (*path, key)
+                if getattr(self, key) is not None:
+                    checks.note(at, f"{checks.label(at)} is set, but lines of text have no fields")
         super().check(checks, path)
 
 
