@@ -352,8 +352,17 @@ class MapEntries:
             row = self.rows.get(key)
             if row is None:
                 continue
-            # hot path: most keys of a join have one row, whose order is not worth keeping.
-            ordered = self._sort(key) if len(row) > 1 else [*map(sort_key, row)]
+            if len(row) == 1:  # hot path: most keys of a join have one row.
+                [(part, value)] = row.items()
+                if not sort_key(part) < limit:
+                    yield key, [], part
+                    continue
+                self._note_gone(key, (part,))
+                del self.rows[key]
+                self._sorted.pop(key, None)
+                yield key, [(part, value)], MISSING
+                continue
+            ordered = self._sort(key)
             last = bisect_left(ordered, limit)
             parts = self._parts_at(ordered[: last + 1])
             first = parts.pop() if last < len(ordered) else MISSING
