@@ -9,7 +9,7 @@ import decimal
 import io
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from fastavro.validation import ValidationError, validate
 from bicycle_runtime.formats.binary_frames import avro_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
+from bicycle_runtime.formats.plain_values import as_text
 from bicycle_runtime.formats.typed_values import (
     Conversion,
     TypedConverter,
@@ -30,11 +31,10 @@ from bicycle_runtime.formats.typed_values import (
     in_values,
     json_decoder,
 )
-from bicycle_runtime.records.times import moment_of, time_of_day_of
+from bicycle_runtime.records.times import in_ms, in_utc, moment_of, time_of_day_of
 
-_NUMBERS = {"int", "long", "float", "double"}
 # Types that Avro has itself: they stay as they are between records and plain data.
-_NATIVE = (bytes, bytearray, datetime, date, time, decimal.Decimal, uuid.UUID)
+_NATIVE = (bytes, bytearray, datetime, date, time, timedelta, decimal.Decimal, uuid.UUID)
 
 
 class AvroCodec(FrameCodec):
@@ -125,7 +125,7 @@ class AvroCodec(FrameCodec):
 
 
 def _times_of_schema(schema: Any) -> Conversion | None:
-    """Return a function that converts the times in a datum, or None without times.
+    """Return a function that converts values that the writer refuses or changes, or None.
 
     The writer of Avro takes a number as it is: 1 would be a microsecond for one schema, and a
     millisecond for another. It also takes a datetime without a zone to be in that of the machine.
@@ -140,7 +140,7 @@ class _TimeFinder:
     """Makes the functions of a schema; a named type may hold itself."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Conversion | None] = {}
+        self._named: dict[str, Conversion | None] = dict(_PLAIN)
 
     def find(self, schema: Any) -> Conversion | None:
         if isinstance(schema, str):
@@ -159,7 +159,7 @@ class _TimeFinder:
             convert = in_values(self.find(schema["values"]))
         elif kind in ("record", "error"):
             convert = self._record(schema)
-        elif isinstance(kind, (dict, list)):
+        elif word != "date":
             convert = self.find(kind)
         return convert
 
@@ -177,15 +177,17 @@ class _TimeFinder:
 
     def _union(self, members: list[Any]) -> Conversion | None:
         found = list(map(self.find, members))
-        if any(each in _NUMBERS for each in members if isinstance(each, str)):
-            # A number is a number where the union has one.
+        if any(isinstance(each, dict) and "logicalType" in each for each in members):
+            # A time is of the logical type; a number is a number where the union has one.
+            found = [each for each in found if each not in (in_ms, as_text)]
+        if _NUMBERS & {each for each in members if isinstance(each, str)}:
             found = [each for each in found if each not in (_moment, _time_of_day)]
         return in_turn(found)
 
 
 def _moment(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        return in_utc(value)
     return moment_of(value) if _is_number(value) else value
 
 
@@ -195,3 +197,10 @@ def _time_of_day(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# What a type without a logical type takes.
+_PLAIN: Mapping[str, Conversion] = {
+    "int": in_ms, "long": in_ms, "double": in_ms, "string": as_text,
+}  # fmt: skip
+_NUMBERS = {"int", "long", "float", "double"}

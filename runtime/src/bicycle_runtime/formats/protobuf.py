@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +22,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from bicycle_runtime.formats.binary_frames import protobuf_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
+from bicycle_runtime.formats.plain_values import as_text
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
-from bicycle_runtime.records.times import duration_of, moment_of, time_of
+from bicycle_runtime.records.times import duration_of, in_ms, in_utc, moment_of
 
-_NATIVE = (bytes, bytearray, datetime, timedelta)
+_NATIVE = (bytes, bytearray, datetime, time, timedelta)
 _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
-_MS = timedelta(milliseconds=1)
 
 
 class ProtobufCodec(FrameCodec):
@@ -209,20 +209,24 @@ def _value_to_send(field: FieldDescriptor | None, value: Any) -> Any:
         return _fields_to_send(inner, value)
     if isinstance(value, (list, tuple)):
         return [_value_to_send(field, each) for each in value]
-    return _time_to_send(field, inner, value)
+    return _scalar_to_send(field, value)
 
 
-def _time_to_send(field: FieldDescriptor, inner: Descriptor | None, value: Any) -> Any:
-    if inner is not None and inner.full_name in (_TIMESTAMP, _DURATION):
-        is_time = inner.full_name == _TIMESTAMP
-        span = moment_of(value) - moment_of(0) if is_time else duration_of(value)
-        microseconds = span // timedelta(microseconds=1)
-        if not is_time and microseconds < 0:  # Both parts of a duration have one sign.
-            return {"seconds": -(-microseconds // 1_000_000),
-                    "nanos": -(-microseconds % 1_000_000) * 1_000}  # fmt: skip
-        return {"seconds": microseconds // 1_000_000, "nanos": microseconds % 1_000_000 * 1_000}
-    if not isinstance(value, (datetime, timedelta)):
-        return value
-    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-        return msgspec.to_builtins(value)
-    return time_of(value) if isinstance(value, datetime) else value // _MS
+def _scalar_to_send(field: FieldDescriptor, value: Any) -> Any:
+    name = "" if field.message_type is None else field.message_type.full_name
+    if name in (_TIMESTAMP, _DURATION):
+        return _time_to_send(value, is_time=name == _TIMESTAMP)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return as_text(value)
+    return bytes(value) if isinstance(value, bytearray) else in_ms(value)
+
+
+def _time_to_send(value: Any, *, is_time: bool) -> dict[str, int]:
+    """Return the fields of a ``Timestamp`` or a ``Duration``."""
+    moment = in_utc(value) if isinstance(value, datetime) else value
+    span = moment_of(moment) - moment_of(0) if is_time else duration_of(value)
+    microseconds = span // timedelta(microseconds=1)
+    if not is_time and microseconds < 0:  # Both parts of a duration have one sign.
+        return {"seconds": -(-microseconds // 1_000_000),
+                "nanos": -(-microseconds % 1_000_000) * 1_000}  # fmt: skip
+    return {"seconds": microseconds // 1_000_000, "nanos": microseconds % 1_000_000 * 1_000}

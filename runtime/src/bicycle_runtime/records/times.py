@@ -17,6 +17,7 @@ from bicycle_sdk.time import as_ms
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS = 86_400_000
+_MS = timedelta(milliseconds=1)
 
 
 def time_of(value: object) -> int:
@@ -99,6 +100,24 @@ def duration_of(value: object) -> timedelta:
         return timedelta(milliseconds=as_ms(found))
     except OverflowError:
         raise ValueError(f"the duration {found} ms is too long") from None
+
+
+def in_utc(value: datetime) -> datetime:
+    """Return a datetime with a zone; one without a zone is in UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+
+
+def in_ms(value: object) -> object:
+    """Return a time, a time of day or a duration in ms; anything else as it is.
+
+    Example:
+        >>> in_ms(datetime(1970, 1, 1, 0, 0, 1)), in_ms(time(0, 1)), in_ms("x")
+        (1000, 60000, 'x')
+    """
+    found = datetime.combine(_EPOCH, value, UTC) if isinstance(value, time) else value
+    if isinstance(found, datetime):
+        return as_ms(in_utc(found))
+    return found // _MS if isinstance(found, timedelta) else found
 
 
 def date_of(value: object) -> date:
