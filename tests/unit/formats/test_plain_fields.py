@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import math
 import uuid
 from dataclasses import make_dataclass
 
@@ -71,3 +72,20 @@ def test_a_time_in_a_union_takes_its_logical_type_before_a_number():
 
     values = [AT, 5, None, "x"]
     assert [codec.decode(codec.encode(value)) for value in values] == values
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, 2**200])
+def test_a_number_that_a_float_of_four_bytes_cannot_hold_is_refused(plain_message, value):
+    for record, typed, _ in codecs(plain_message, "single", float):
+        with pytest.raises(ValueError, match="float of 4 bytes"):
+            typed.encode(record(value))
+    codec = make_codec("protobuf", None, {"message": plain_message})
+    with pytest.raises(ValueError, match="float of 4 bytes"):
+        codec.encode({"nested": [{"singles": [1.0, value]}]})
+
+
+def test_infinite_numbers_and_nan_are_written(plain_message):
+    for record, typed, _ in codecs(plain_message, "single", float):
+        for value in (math.inf, -math.inf, 0.5):
+            assert typed.decode(typed.encode(record(value))) == record(value)
+        assert math.isnan(typed.decode(typed.encode(record(math.nan))).single)

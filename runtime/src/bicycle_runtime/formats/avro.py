@@ -21,7 +21,7 @@ from fastavro.validation import ValidationError, validate
 from bicycle_runtime.formats.binary_frames import avro_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.plain_values import as_text
+from bicycle_runtime.formats.plain_values import as_single, as_text
 from bicycle_runtime.formats.typed_values import (
     Conversion,
     TypedConverter,
@@ -128,7 +128,8 @@ def _times_of_schema(schema: Any) -> Conversion | None:
     """Return a function that converts values that the writer refuses or changes, or None.
 
     The writer of Avro takes a number as it is: 1 would be a microsecond for one schema, and a
-    millisecond for another. It also takes a datetime without a zone to be in that of the machine.
+    millisecond for another. It also takes a datetime without a zone to be in that of the machine,
+    and writes a number that is too large for a float as infinity.
 
     Args:
         schema: As ``fastavro.parse_schema`` returns it.
@@ -201,6 +202,6 @@ def _is_number(value: Any) -> bool:
 
 # What a type without a logical type takes.
 _PLAIN: Mapping[str, Conversion] = {
-    "int": in_ms, "long": in_ms, "double": in_ms, "string": as_text,
+    "int": in_ms, "long": in_ms, "double": in_ms, "float": as_single, "string": as_text,
 }  # fmt: skip
 _NUMBERS = {"int", "long", "float", "double"}

@@ -6,6 +6,7 @@ Avro and Protobuf write the same: a time is a number in ms, or its text. The rea
 
 from __future__ import annotations
 
+import struct
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+_SINGLE = struct.Struct("<f")  # The native format does not check the size.
 _TEXTS = (date, time, timedelta, Decimal, UUID)
 
 
@@ -24,3 +26,17 @@ def as_text(value: Any) -> Any:
         ('PT1S', '1.50', b'x')
     """
     return msgspec.to_builtins(value) if isinstance(value, _TEXTS) else value
+
+
+def as_single(value: Any) -> Any:
+    """Return a value of a float field of 4 bytes; anything but a number as it is.
+
+    Raises:
+        ValueError: the number is too large, and would become infinite.
+    """
+    if isinstance(value, (int, float)):
+        try:
+            _SINGLE.pack(value)
+        except (OverflowError, struct.error):  # The latter is for an int.
+            raise ValueError(f"a float of 4 bytes cannot hold {str(value)[:40]}") from None
+    return value

@@ -22,11 +22,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from bicycle_runtime.formats.binary_frames import protobuf_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.plain_values import as_text
+from bicycle_runtime.formats.plain_values import as_single, as_text
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 from bicycle_runtime.records.times import duration_of, in_ms, in_utc, moment_of
 
 _NATIVE = (bytes, bytearray, datetime, time, timedelta)
+_TEXT_OR_SINGLE = {FieldDescriptor.TYPE_STRING: as_text, FieldDescriptor.TYPE_FLOAT: as_single}
 _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 
 
@@ -216,8 +217,8 @@ def _scalar_to_send(field: FieldDescriptor, value: Any) -> Any:
     name = "" if field.message_type is None else field.message_type.full_name
     if name in (_TIMESTAMP, _DURATION):
         return _time_to_send(value, is_time=name == _TIMESTAMP)
-    if field.type == FieldDescriptor.TYPE_STRING:
-        return as_text(value)
+    if field.type in _TEXT_OR_SINGLE:
+        return _TEXT_OR_SINGLE[field.type](value)
     return bytes(value) if isinstance(value, bytearray) else in_ms(value)
 
 
