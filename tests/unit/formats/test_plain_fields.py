@@ -89,3 +89,25 @@ def test_infinite_numbers_and_nan_are_written(plain_message):
         for value in (math.inf, -math.inf, 0.5):
             assert typed.decode(typed.encode(record(value))) == record(value)
         assert math.isnan(typed.decode(typed.encode(record(math.nan))).single)
+
+
+@pytest.mark.parametrize("word", ["timestamp", "local-timestamp"])
+def test_avro_has_times_in_nanoseconds(word):
+    schema = {"type": "long", "logicalType": f"{word}-nanos"}
+    plain, timed = (
+        make_codec("avro", None, {"schema": "long"}),
+        make_codec("avro", datetime.datetime, {"schema": schema}),
+    )
+    east = AT.astimezone(datetime.timezone(datetime.timedelta(hours=2)))
+    local = NAIVE + datetime.timedelta(hours=2) if word.startswith("local") else AT
+
+    found = timed.decode(timed.encode(east))
+
+    assert (found, found.tzinfo) == (local, local.tzinfo)
+    assert plain.decode(timed.encode(NAIVE)) == -14_182_939_877_000_000
+    assert timed.encode(-14_182_939_877) == timed.encode(NAIVE)
+    micro = datetime.timedelta(microseconds=1)
+    before = NAIVE - micro if word.startswith("local") else AT - micro
+    assert timed.decode(plain.encode(-14_182_939_877_000_001)) == before
+    with pytest.raises(ValueError):
+        timed.encode(datetime.datetime(2300, 1, 1, tzinfo=datetime.UTC))

@@ -8,15 +8,17 @@ from __future__ import annotations
 import decimal
 import io
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import fastavro
 import msgspec
+from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
+from fastavro.write import LOGICAL_WRITERS
 
 from bicycle_runtime.formats.binary_frames import avro_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
@@ -205,3 +207,18 @@ _PLAIN: Mapping[str, Conversion] = {
     "int": in_ms, "long": in_ms, "double": in_ms, "float": as_single, "string": as_text,
 }  # fmt: skip
 _NUMBERS = {"int", "long", "float", "double"}
+
+
+def _read_nanoseconds(read: Callable[..., Any], number: int, *schemas: Any) -> Any:
+    return read(number // 1_000, *schemas)
+
+
+def _write_nanoseconds(write: Callable[..., Any], value: Any, schema: Any) -> Any:
+    return write(value, schema) * 1_000 if isinstance(value, datetime) else value
+
+
+# The library leaves nanoseconds as a number, which a declared time would take as ms.
+for _word in ("long-timestamp", "long-local-timestamp"):
+    _read, _write = LOGICAL_READERS[f"{_word}-micros"], LOGICAL_WRITERS[f"{_word}-micros"]
+    LOGICAL_READERS[f"{_word}-nanos"] = partial(_read_nanoseconds, _read)
+    LOGICAL_WRITERS[f"{_word}-nanos"] = partial(_write_nanoseconds, _write)
