@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.contract import Budget, ConnectorSpec
+from bicycle_runtime.frames.table_columns import TableColumns
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 from tests.raising import raises
 
@@ -354,3 +355,27 @@ def test_rows_of_a_small_file_are_decoded_in_bounded_pieces(tmp_path, source, ki
     if kind == "differences":  # A page of plain values is held as a whole.
         assert max(held) < 32 << 20
     assert max(sizes[-4:]) <= (16 << 20) // len(_LARGE) + 1
+
+
+class Journey(NamedTuple):
+    first: Named
+    stops: list[Named]
+    pairs: dict[str, tuple[int, str]]
+    last: Named | None = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (
+            Journey,
+            Journey(Named("ada", 1), [Named("bob", 2, "there")], {"a": (1, "x")}, Named("c", 3)),
+        ),
+        (tuple[int, Named], (1, Named("ada", 2))),
+    ],
+)
+def test_tuples_within_records_are_read_as_the_sink_wrote_them(tmp_path, source, kind, value):
+    rows = TableColumns.of_type(kind, "").batch([value], None)
+    parquet.write_table(pyarrow.Table.from_batches([rows]), tmp_path / "in.parquet")
+
+    assert values_of(source(record_type=kind).drain()) == [value]

@@ -18,7 +18,7 @@ from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import Frame
-from bicycle_runtime.frames.record_fields import fields_of, is_named_tuple
+from bicycle_runtime.frames.record_fields import fields_of
 from bicycle_runtime.frames.vectors import Refused
 from bicycle_runtime.records.times import time_of
 from bicycle_sdk.time import TIME_MS_MAX
@@ -61,20 +61,17 @@ def _convert(
 ) -> SourceBatch:
     if record_type in (None, dict, Any, dict[str, Any]):
         return SourceBatch(values=rows, offsets=offsets, next_offset=next_offset)
-    shaped: list[Any] = rows
-    if is_named_tuple(record_type):
-        shaped = in_field_order(record_type, rows)
     try:
         # Which type it is, is known when it runs.
-        values = TypedConverter(list[record_type])(shaped)
+        values = TypedConverter(list[record_type])(rows)
         return SourceBatch(values=values, offsets=offsets, next_offset=next_offset)
     except BaseException as error:  # noqa: BLE001  # a record type may have code
         users_error(error)
-        return _converted_apart(shaped, record_type, offsets, next_offset)
+        return _converted_apart(rows, record_type, offsets, next_offset)
 
 
 def _converted_apart(
-    rows: list[Any], record_type: Any, offsets: Sequence[int], next_offset: int
+    rows: list[dict[str, Any]], record_type: Any, offsets: Sequence[int], next_offset: int
 ) -> SourceBatch:
     values: list[Any] = []
     kept: list[int] = []
@@ -88,12 +85,6 @@ def _converted_apart(
             reason = decoding_problem(error)
             failures.append(BadRecord(offset=offset, raw=b"", reason=reason))
     return SourceBatch(values=values, offsets=kept, next_offset=next_offset, failures=failures)
-
-
-def in_field_order(record_type: Any, rows: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return rows as field values of a named tuple, with defaults for missing ones."""
-    names, defaults = record_type._fields, record_type._field_defaults
-    return [[row.get(name, defaults.get(name)) for name in names] for row in rows]
 
 
 # Event times from a field of the records: RFC 3339 text, or milliseconds since 1970.

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import fastavro
-import msgspec
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
@@ -23,7 +22,7 @@ from fastavro.write import LOGICAL_WRITERS
 from bicycle_runtime.formats.binary_frames import avro_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.plain_values import as_single, as_text
+from bicycle_runtime.formats.plain_values import as_single, as_text, to_plain
 from bicycle_runtime.formats.typed_values import (
     Conversion,
     TypedConverter,
@@ -114,7 +113,7 @@ class AvroCodec(FrameCodec):
             ValueError: the record does not fit the schema.
         """
         buffer = io.BytesIO()
-        datum = msgspec.to_builtins(value, builtin_types=_NATIVE)
+        datum = to_plain(value, self._type, _NATIVE)
         try:
             if self._times is not None:
                 datum = self._times(datum)

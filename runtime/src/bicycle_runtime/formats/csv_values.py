@@ -15,7 +15,7 @@ from typing import Any
 
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder, json_text
-from bicycle_runtime.frames.record_fields import RecordFields, fields_of, is_named_tuple, types_of
+from bicycle_runtime.frames.record_fields import RecordFields, fields_of, types_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
 _CELL_LENGTH_MAX = 2**31 - 1  # Readers of lines and messages bound their size.
@@ -60,7 +60,6 @@ class CsvCodec:
                 f"is {record_type!r})"
             )
         self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
-        self._by_order = is_named_tuple(record_type)
         self._type = record_type
         self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         if not self._is_plain:
@@ -95,8 +94,6 @@ class CsvCodec:
             shaped = dict(zip(self._names, cells, strict=True))
             for name in self._nullable & shaped.keys():
                 shaped[name] = shaped[name] or None
-            if self._by_order:
-                shaped = [shaped.get(name) for name in self._type._fields]
         return shaped if self._is_plain else self._convert(shaped)
 
     def encode(self, value: Any) -> bytes:

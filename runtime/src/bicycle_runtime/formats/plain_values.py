@@ -1,4 +1,4 @@
-"""Values as the plain types of a schema have them: numbers and texts for times.
+"""Records as plain data with names, and values as the plain types of a schema have them.
 
 Avro and Protobuf write the same: a time is a number in ms, or its text. The readers of
 ``typed_values`` convert both to the declared type.
@@ -7,15 +7,46 @@ Avro and Protobuf write the same: a time is a number in ms, or its text. The rea
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from bicycle_runtime.formats.typed_values import Conversion, ConversionFinder
+
 _SINGLE = struct.Struct("<f")  # The native format does not check the size.
 _TEXTS = (date, time, timedelta, Decimal, UUID)
+
+
+def to_plain(value: Any, record_type: Any, native: Sequence[type]) -> Any:
+    """Return a record as plain data: dicts for all records with names, also for named tuples.
+
+    Args:
+        value: The record.
+        record_type: Its declared type, or None.
+        native: The types whose values stay as they are.
+
+    Raises:
+        TypeError: the record holds a value that is no data.
+    """
+    found = msgspec.to_builtins(value, builtin_types=native)
+    kind: Any = record_type if type(value) in (dict, list) else type(value)
+    convert = _names_in(kind)
+    return found if convert is None else convert(found)
+
+
+@lru_cache(1_024)
+def _names_in(kind: Any) -> Conversion | None:
+    """Return a function that makes dicts of the named tuples in plain data of a type."""
+    try:
+        info = msgspec.inspect.type_info(kind)
+    except (TypeError, NameError):
+        return None
+    return ConversionFinder({}, is_written=True).find(info)
 
 
 def as_text(value: Any) -> Any:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
-import msgspec
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -22,7 +21,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from bicycle_runtime.formats.binary_frames import protobuf_frames
 from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
-from bicycle_runtime.formats.plain_values import as_single, as_text
+from bicycle_runtime.formats.plain_values import as_single, as_text, to_plain
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 from bicycle_runtime.records.times import duration_of, in_ms, in_utc, moment_of
 
@@ -118,7 +117,7 @@ class ProtobufCodec(FrameCodec):
             raise ValueError(str(error)) from error
 
     def _build(self, value: Any) -> Message:
-        found = msgspec.to_builtins(value, builtin_types=_NATIVE)
+        found = to_plain(value, self._type, _NATIVE)
         if not isinstance(found, Mapping):
             raise ValueError(f"a record of named fields is expected, found {type(value).__name__}")
         # A field that is None was not sent.

@@ -27,6 +27,7 @@ _TIMES: Mapping[type, Conversion] = {
     inspect.TimeDeltaType: duration_of,
 }
 _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType)
+_ITEMS = (list, tuple)
 _NUMBERS = (inspect.IntType, inspect.FloatType, inspect.AnyType, inspect.DecimalType)
 
 
@@ -59,9 +60,9 @@ class TypedConverter:
         self._kinds = {**_TIMES, inspect.DateTimeType: moment, inspect.TimeDeltaType: duration}
 
     @cached_property
-    def _times(self) -> Conversion | None:
-        """The converter of times within a value, or None."""
-        finder = _TimeFinder(self._kinds, is_text=self._is_text)
+    def _prepare(self) -> Conversion | None:
+        """The function that prepares values for ``msgspec``, or None."""
+        finder = ConversionFinder(self._kinds, is_text=self._is_text)
         return finder.find(inspect.type_info(self._type))
 
     def __call__(self, value: Any) -> Any:
@@ -71,21 +72,21 @@ class TypedConverter:
             msgspec.ValidationError: it does not fit the type.
         """
         if self._is_text:
-            return self.with_times(value)
+            return self.prepare_and_convert(value)
         try:
             return msgspec.convert(value, self._type, dec_hook=decode_part)
         except msgspec.ValidationError:
-            if self._times is None:
+            if self._prepare is None:
                 raise
-        return self.with_times(value)  # Any other fault raises again.
+        return self.prepare_and_convert(value)  # Any other fault raises again.
 
-    def with_times(self, value: Any) -> Any:
+    def prepare_and_convert(self, value: Any) -> Any:
         """Return the value, knowing that it may have numbers where times are declared.
 
         Raises:
             msgspec.ValidationError: it does not fit the type.
         """
-        found = value if self._times is None else self._times(value)
+        found = value if self._prepare is None else self._prepare(value)
         return msgspec.convert(
             found, self._type, strict=not self._is_text, str_keys=True, dec_hook=decode_part
         )
@@ -103,7 +104,7 @@ class _TimedDecoder:
     def __init__(self, plain: Any, untyped: Any, record_type: Any) -> None:
         self._plain = plain
         self._untyped = untyped
-        self._convert = TypedConverter(record_type).with_times
+        self._convert = TypedConverter(record_type).prepare_and_convert
 
     def decode(self, data: bytes, /) -> Any:
         try:
@@ -205,22 +206,28 @@ def _plain(info: inspect.Type) -> inspect.Type:
     return info
 
 
-class _TimeFinder:
-    """Makes a function that converts the times in plain data of a type.
+class ConversionFinder:
+    """Makes a function that converts plain data as ``msgspec`` needs or returns it.
+
+    Numbers become times, and named fields become tuples where these are declared.
 
     Args:
         times: The function for each kind of time.
         is_text: Whether a text may be a number.
+        is_written: Whether tuples with names become dicts instead.
     """
 
-    def __init__(self, times: Mapping[type, Conversion], *, is_text: bool) -> None:
+    def __init__(
+        self, times: Mapping[type, Conversion], *, is_text: bool = False, is_written: bool = False
+    ) -> None:
         self._times = times
         self._is_text = is_text
+        self._is_written = is_written
         self._known: dict[int, Conversion | None] = {}
         self._kept: list[inspect.Type] = []  # An id belongs to an object that is alive.
 
     def find(self, info: inspect.Type) -> Conversion | None:
-        """Return the function for a type; None where no time is declared in it."""
+        """Return the function for a type; None where nothing in it is converted."""
         info = _plain(info)
         key = id(info)
         if key not in self._known:
@@ -240,7 +247,8 @@ class _TimeFinder:
         elif isinstance(info, inspect.UnionType):
             convert = self._union(info)
         elif isinstance(info, inspect.TupleType):
-            convert = _at_indexes(list(map(self.find, info.item_types)))
+            names = {f"field_{number}": None for number in range(1, len(info.item_types) + 1)}
+            convert = self._tuple(names, list(map(self.find, info.item_types)), is_exact=True)
         elif isinstance(info, inspect.DictType):
             convert = in_values(self.find(info.value_type))
         elif isinstance(info, _LISTS):
@@ -253,7 +261,10 @@ class _TimeFinder:
         struct = info if isinstance(info, inspect.StructType) else None
         tag = None if struct is None else struct.tag
         found = [self.find(field.type) for field in fields]
-        if isinstance(info, inspect.NamedTupleType) or (struct and struct.array_like):
+        if isinstance(info, inspect.NamedTupleType):
+            defaults = {f.name: None if f.required else f.default for f in fields}
+            return self._tuple(defaults, found, is_exact=False)
+        if struct and struct.array_like:
             return _at_indexes([*([] if tag is None else [None]), *found])
         convert = in_fields({f.encode_name: each for f, each in zip(fields, found, strict=True)})
         if convert is None or struct is None or tag is None:
@@ -264,6 +275,25 @@ class _TimeFinder:
             return convert(value) if is_own else value
 
         return converted
+
+    def _tuple(
+        self, defaults: Mapping[str, Any], converts: Sequence[Conversion | None], *, is_exact: bool
+    ) -> Conversion | None:
+        """Return the function for a tuple; files and messages have its fields by name."""
+        convert = _at_indexes(converts)
+
+        def to_items(value: Any) -> Any:
+            if isinstance(value, dict) and (not is_exact or value.keys() == defaults.keys()):
+                value = [value.get(name, default) for name, default in defaults.items()]
+            return value if convert is None else convert(value)
+
+        def to_names(value: Any) -> Any:
+            found = value if convert is None else convert(value)
+            return dict(zip(defaults, found, strict=True)) if isinstance(found, _ITEMS) else found
+
+        if not self._is_written:
+            return to_items
+        return convert if is_exact else to_names
 
     def _number(self, convert: Conversion) -> Conversion:
         def converted(value: Any) -> Any:
@@ -290,7 +320,7 @@ def in_items(convert: Conversion | None) -> Conversion | None:
     """Return a function that converts each item of a list; None for None."""
     if convert is None:
         return None
-    return lambda value: list(map(convert, value)) if isinstance(value, (list, tuple)) else value
+    return lambda value: list(map(convert, value)) if isinstance(value, _ITEMS) else value
 
 
 def in_values(convert: Conversion | None) -> Conversion | None:
@@ -328,7 +358,7 @@ def _at_indexes(converts: Sequence[Conversion | None]) -> Conversion | None:
         return None
 
     def converted(value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
+        if not isinstance(value, _ITEMS):
             return value
         return [found[index](item) if index in found else item for index, item in enumerate(value)]
 

@@ -20,12 +20,10 @@ from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
-from bicycle_runtime.connectors.typed_rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells, read_rows
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
-from bicycle_runtime.frames.record_fields import is_named_tuple
 from bicycle_runtime.frames.rows import field_types, plain_fields
 
 _RAW_BYTES_MAX = 4096
@@ -48,8 +46,6 @@ class CsvRows:
     def __init__(self, record_type: Any, *, is_complete: bool, gives_fields: bool = False) -> None:
         self._is_plain = is_untyped(record_type)
         self._is_by_index = typing.get_origin(record_type) is tuple
-        self._is_named = is_named_tuple(record_type)
-        self._type: Any = record_type
         if not self._is_plain:
             self._convert = TypedConverter(record_type, is_text=True)
             self._convert_all = TypedConverter(list[record_type], is_text=True)
@@ -232,7 +228,7 @@ class CsvRows:
         for at in nullable:
             for each in shaped:
                 each[at] = each[at] or None
-        return in_field_order(self._type, shaped) if self._is_named else shaped
+        return shaped
 
     def _convert_each(
         self, shaped: list[Any], rows: list[_Row], failures: list[BadRecord]
