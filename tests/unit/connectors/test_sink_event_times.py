@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
+import pydantic
 import pytest
 
 from bicycle_runtime.connectors.collect import CollectSink, CollectWriterFactory
@@ -178,6 +180,20 @@ def test_csv_has_the_event_time_in_a_column(tmp_path, record):
     sink = file_sink(tmp_path / "out", format="csv", timestamp_field="at")
 
     assert written(tmp_path / "out", sink, [record], [5]) == "user,page,at\nada,1,5\n"
+
+
+class Model(pydantic.BaseModel):
+    span: timedelta
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("jsonl", '{"span":"PT1.5S","at":5}\n'), ("csv", "span,at\nPT1.5S,5\n")],
+)
+def test_a_model_has_the_event_time_too(tmp_path, name, text):
+    sink = file_sink(tmp_path / "out", format=name, timestamp_field="at")
+
+    assert written(tmp_path / "out", sink, [Model(span=timedelta(seconds=1.5))], [5]) == text
 
 
 def test_a_field_of_that_name_is_replaced(tmp_path):

@@ -10,14 +10,16 @@ import struct
 from collections.abc import Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import Conversion, ConversionFinder
 
+_model_data = partial(encode_model, mode="python")
 _SINGLE = struct.Struct("<f")  # The native format does not check the size.
 _TEXTS = (date, time, timedelta, Decimal, UUID)
 
@@ -33,7 +35,7 @@ def to_plain(value: Any, record_type: Any, native: Sequence[type]) -> Any:
     Raises:
         TypeError: the record holds a value that is no data.
     """
-    found = msgspec.to_builtins(value, builtin_types=native)
+    found = msgspec.to_builtins(value, builtin_types=native, enc_hook=_model_data)
     kind: Any = record_type if type(value) in (dict, list) else type(value)
     convert = _names_in(kind)
     return found if convert is None else convert(found)

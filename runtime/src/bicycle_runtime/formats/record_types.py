@@ -8,36 +8,57 @@ record of it would be bad.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import inspect as declared_types
 
 from bicycle_runtime.frames.record_fields import is_model
 
+# The digits of numbers stay as they are.
+_UNTYPED = msgspec.json.Decoder(float_hook=Decimal)
+_NUMBERS = msgspec.json.Encoder(decimal_format="number")
 
-def encode_model(value: Any) -> Any:
-    """Return a Pydantic model as plain data: the encoder's hook for unknown types."""
+
+def encode_model(value: Any, mode: str = "json") -> Any:
+    """Return a Pydantic model as plain data: the encoder's hook for unknown types.
+
+    Args:
+        value: The model.
+        mode: ``json``, or ``python``, which keeps times and the like.
+    """
     if is_model(type(value)) and hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode=mode, by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 class ModelDecoder:
-    """A decoder for documents that are a model each."""
+    """A decoder for documents that are a model each.
 
-    def __init__(self, model: Any) -> None:
-        validate = model.__pydantic_validator__.validate_json
-        self._decode = _shorten_errors(validate)
+    Args:
+        model: The class.
+        prepare: Converts numbers in ms to times, which a model would take for seconds; or None.
+    """
+
+    def __init__(self, model: Any, prepare: Callable[[Any], Any] | None) -> None:
+        self._decode = _shorten_errors(model.__pydantic_validator__.validate_json)
+        self._prepare = prepare
 
     def decode(self, data: bytes) -> Any:
         """Return the model of one document."""
+        if self._prepare is not None:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                plain = _UNTYPED.decode(data)
+                found = self._prepare(plain)
+                data = data if found == plain else _NUMBERS.encode(found)
         return self._decode(data)
 
     def decode_lines(self, data: bytes) -> list[Any]:
         """Return the documents of lines, without blank lines."""
-        decode = self._decode
-        return [decode(line) for line in data.split(b"\n") if line.strip()]
+        return [self.decode(line) for line in data.split(b"\n") if line.strip()]
 
 
 def decode_part(kind: Any, value: Any) -> Any:

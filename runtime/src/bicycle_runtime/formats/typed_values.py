@@ -7,6 +7,7 @@ without types, and converted with the functions of ``times``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from functools import cached_property, reduce
@@ -16,8 +17,13 @@ import msgspec
 from msgspec import inspect
 
 from bicycle_runtime.base.thread_safe_types import prepare_type
-from bicycle_runtime.formats.record_types import ModelDecoder, decode_part, require_fields
-from bicycle_runtime.frames.record_fields import is_model
+from bicycle_runtime.formats.record_types import (
+    ModelDecoder,
+    decode_part,
+    encode_model,
+    require_fields,
+)
+from bicycle_runtime.frames.record_fields import is_model, types_of
 from bicycle_runtime.records.times import duration_of, moment_of, number_of, time_of_day_of
 
 Conversion = Callable[[Any], Any]
@@ -60,7 +66,11 @@ class TypedConverter:
         self._kinds = {**_TIMES, inspect.DateTimeType: moment, inspect.TimeDeltaType: duration}
 
     @cached_property
-    def _prepare(self) -> Conversion | None:
+    def _is_prepared_first(self) -> bool:
+        return self._is_text or _has_models(_kinds_in(self._type))
+
+    @cached_property
+    def prepare(self) -> Conversion | None:
         """The function that prepares values for ``msgspec``, or None."""
         finder = ConversionFinder(self._kinds, is_text=self._is_text)
         return finder.find(inspect.type_info(self._type))
@@ -71,12 +81,12 @@ class TypedConverter:
         Raises:
             msgspec.ValidationError: it does not fit the type.
         """
-        if self._is_text:
+        if self._is_prepared_first:
             return self.prepare_and_convert(value)
         try:
             return msgspec.convert(value, self._type, dec_hook=decode_part)
         except msgspec.ValidationError:
-            if self._prepare is None:
+            if self.prepare is None:
                 raise
         return self.prepare_and_convert(value)  # Any other fault raises again.
 
@@ -86,7 +96,7 @@ class TypedConverter:
         Raises:
             msgspec.ValidationError: it does not fit the type.
         """
-        found = value if self._prepare is None else self._prepare(value)
+        found = value if self.prepare is None else self.prepare(value)
         return msgspec.convert(
             found, self._type, strict=not self._is_text, str_keys=True, dec_hook=decode_part
         )
@@ -96,7 +106,8 @@ class _TimedDecoder:
     """A decoder of a type with times.
 
     Args:
-        plain: Decodes values without numbers where times are declared.
+        plain: Decodes values without numbers where times are declared; None with models, which
+            take a number for seconds.
         untyped: Decodes values as plain data.
         record_type: The type.
     """
@@ -107,17 +118,17 @@ class _TimedDecoder:
         self._convert = TypedConverter(record_type).prepare_and_convert
 
     def decode(self, data: bytes, /) -> Any:
-        try:
-            return self._plain.decode(data)
-        except msgspec.ValidationError:
-            return self._convert(self._untyped.decode(data))
+        if self._plain is not None:
+            with contextlib.suppress(msgspec.ValidationError):
+                return self._plain.decode(data)
+        return self._convert(self._untyped.decode(data))
 
     def decode_lines(self, data: bytes, /) -> list[Any]:
-        try:
-            found: list[Any] = self._plain.decode_lines(data)
-        except msgspec.ValidationError:
-            found = list(map(self._convert, self._untyped.decode_lines(data)))
-        return found
+        if self._plain is not None:
+            with contextlib.suppress(msgspec.ValidationError):
+                found: list[Any] = self._plain.decode_lines(data)
+                return found
+        return list(map(self._convert, self._untyped.decode_lines(data)))
 
 
 def exact_decimal(value: Any, digits: int, scale: int) -> Decimal:
@@ -149,11 +160,13 @@ def json_decoder(record_type: Any) -> TypedDecoder:
     """
     require_fields(record_type)
     if is_model(record_type):
-        return ModelDecoder(record_type)
-    plain = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
+        return ModelDecoder(record_type, TypedConverter(record_type).prepare)
+    plain: Any = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
     kinds = _kinds_in(record_type)
-    if not kinds & _TIMES.keys():
-        return plain
+    if _has_models(kinds):
+        plain = None
+    elif not kinds & _TIMES.keys():
+        return plain  # type: ignore[no-any-return]  # it is msgspec's.
     # A float would cut a decimal of many digits. Where anything is taken, floats stay floats.
     is_exact = inspect.DecimalType in kinds and inspect.AnyType not in kinds
     untyped = msgspec.json.Decoder(float_hook=Decimal) if is_exact else msgspec.json.Decoder()
@@ -168,13 +181,16 @@ def msgpack_decoder(record_type: Any) -> TypedDecoder:
     """
     require_fields(record_type)
     plain: Any = msgspec.msgpack.Decoder(prepare_type(record_type), dec_hook=decode_part)
-    if not _kinds_in(record_type) & _TIMES.keys():
+    kinds = _kinds_in(record_type)
+    if _has_models(kinds):
+        plain = None
+    elif not kinds & _TIMES.keys():
         return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
     return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)
 
 
 def _kinds_in(record_type: Any) -> set[type]:
-    """Return the kinds of all types within a type."""
+    """Return the kinds of all types within a type, and the classes of other types."""
     found: set[type] = set()
     seen: set[int] = set()
     waiting: list[inspect.Type] = [inspect.type_info(record_type)]
@@ -183,9 +199,13 @@ def _kinds_in(record_type: Any) -> set[type]:
         if id(info) in seen:
             continue
         seen.add(id(info))
-        found.add(type(info))
+        found.add(info.cls if isinstance(info, inspect.CustomType) else type(info))
         waiting += _inner_types(info)
     return found
+
+
+def _has_models(kinds: Iterable[type]) -> bool:
+    return any(map(is_model, kinds))
 
 
 def _inner_types(info: inspect.Type) -> Iterable[inspect.Type]:
@@ -229,7 +249,7 @@ class ConversionFinder:
     def find(self, info: inspect.Type) -> Conversion | None:
         """Return the function for a type; None where nothing in it is converted."""
         info = _plain(info)
-        key = id(info)
+        key = id(info.cls if isinstance(info, inspect.CustomType) else info)
         if key not in self._known:
             self._kept.append(info)
             # A type within itself: the function is there when it is called.
@@ -253,9 +273,22 @@ class ConversionFinder:
             convert = in_values(self.find(info.value_type))
         elif isinstance(info, _LISTS):
             convert = in_items(self.find(info.item_type))
+        elif isinstance(info, inspect.CustomType):
+            convert = self._model(info.cls) if is_model(info.cls) else None
         else:
             convert = self._object(info, getattr(info, "fields", ()))
         return convert
+
+    def _model(self, model: Any) -> Conversion | None:
+        """Return the function for a model of Pydantic, whose data has names or aliases."""
+        converts: dict[str, Conversion | None] = {}
+        # Where only Pydantic knows a type, it converts the values.
+        with contextlib.suppress(NameError):
+            for name, hint in types_of(model).items():
+                with contextlib.suppress(TypeError, NameError):
+                    convert = self.find(inspect.type_info(hint))
+                    converts |= {name: convert, str(model.model_fields[name].alias): convert}
+        return in_fields(converts)
 
     def _object(self, info: inspect.Type, fields: Sequence[inspect.Field]) -> Conversion | None:
         struct = info if isinstance(info, inspect.StructType) else None
@@ -373,5 +406,5 @@ def json_text(value: Any) -> str:
         >>> json_text(1.5), json_text([None]), json_text(Decimal("1.50"))
         ('1.5', '[null]', '1.50')
     """
-    found = msgspec.json.encode(value)
+    found = msgspec.json.encode(value, enc_hook=encode_model)
     return msgspec.json.decode(found, type=str) if found[:1] == b'"' else found.decode()

@@ -25,6 +25,7 @@ from bicycle_runtime.formats.csv_values import (
     named_cells,
     row_of,
 )
+from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.vectors import Vector
@@ -101,7 +102,7 @@ class TimedJsonWriter(StagedWriter):
         Raises:
             ValueError: the record has no event time, or no fields.
         """
-        record = msgspec.to_builtins(value, str_keys=True)
+        record = msgspec.to_builtins(value, str_keys=True, enc_hook=encode_model)
         if not isinstance(record, dict):
             raise ValueError(_no_fields(value, self._field))
         return self._to_json({**record, self._field: _require_time(time_ms, self._field)}) + b"\n"
