@@ -11,15 +11,17 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder, json_text
-from bicycle_runtime.frames.record_fields import RecordFields, fields_of, types_of
+from bicycle_runtime.frames.record_fields import fields_of
 
 _OPTIONS = frozenset({"fields", "delimiter"})
 _CELL_LENGTH_MAX = 2**31 - 1  # Readers of lines and messages bound their size.
-_known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
 
 
 class CellError(ValueError):
@@ -61,7 +63,6 @@ class CsvCodec:
             )
         self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
         self._type = record_type
-        self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         if not self._is_plain:
             json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
@@ -86,14 +87,7 @@ class CsvCodec:
         [cells] = rows
         if self._names and len(cells) != len(self._names):
             raise ValueError(f"the row has {len(cells)} cells for {len(self._names)} columns")
-        shaped: Any = cells
-        if self._is_by_index:
-            for index in self._nullable & set(range(len(cells))):
-                shaped[index] = shaped[index] or None
-        else:
-            shaped = dict(zip(self._names, cells, strict=True))
-            for name in self._nullable & shaped.keys():
-                shaped[name] = shaped[name] or None
+        shaped = cells if self._is_by_index else dict(zip(self._names, cells, strict=True))
         return shaped if self._is_plain else self._convert(shaped)
 
     def encode(self, value: Any) -> bytes:
@@ -111,20 +105,6 @@ def read_rows(lines: Iterable[str], *, delimiter: str = ",") -> Iterator[list[st
     # The limit is one of the process, and user code may have set it.
     csv.field_size_limit(_CELL_LENGTH_MAX)
     return csv.reader(lines, delimiter=delimiter)
-
-
-def nullable_cells(record_type: Any) -> frozenset[Any]:
-    """Return the fields, or places of a tuple, whose empty cell is None.
-
-    Their type has None, and no text.
-    """
-    hints: dict[Any, Any] = {}
-    if typing.get_origin(record_type) is tuple:
-        hints = dict(enumerate(typing.get_args(record_type)))
-    elif declared_names(record_type):
-        hints = types_of(record_type)
-    arms = {at: set(typing.get_args(hint)) for at, hint in hints.items()}
-    return frozenset(n for n, found in arms.items() if type(None) in found and str not in found)
 
 
 def csv_text(rows: Iterable[Sequence[Any]], *, delimiter: str = ",") -> str:
@@ -164,8 +144,26 @@ def row_of(value: Any, names: list[str]) -> list[Any]:
 
 def declared_names(record_type: Any) -> list[str]:
     """Return the field names of a record type, empty if it declares no fields."""
-    declared = fields_of(record_type)
-    return [] if declared is None else list(declared.names)
+    return list(_columns_of(record_type))
+
+
+def _columns_of(record_type: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return a getter for each column; empty if the record type declares no fields."""
+    found = typing.get_origin(record_type) or record_type
+    if not (isinstance(found, type) and issubclass(found, msgspec.Struct)):
+        declared = fields_of(found)
+        return {} if declared is None else {name: attrgetter(name) for name in declared.names}
+    config = found.__struct_config__
+    if config.array_like:
+        return {}
+    tags: dict[str, Any] = (
+        {} if config.tag is None else {str(config.tag_field): lambda _: config.tag}
+    )
+    names = zip(found.__struct_encode_fields__, found.__struct_fields__, strict=True)
+    return tags | {name: attrgetter(attribute) for name, attribute in names}
+
+
+_known_columns: Callable[[type], dict[str, Callable[[Any], Any]]] = lru_cache(1_024)(_columns_of)
 
 
 def column_names(value: Any) -> list[str]:
@@ -194,8 +192,8 @@ def _cells(value: Any) -> dict[str, Any] | list[Any]:
         return value
     if isinstance(value, (tuple, list)):
         return list(value)
-    declared = _known_fields(type(value))
-    return [value] if declared is None else {name: getattr(value, name) for name in declared.names}
+    found = _known_columns(type(value))
+    return {name: get(value) for name, get in found.items()} if found else [value]
 
 
 def cell_text(cell: Any) -> Any:

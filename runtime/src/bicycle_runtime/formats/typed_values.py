@@ -52,7 +52,8 @@ class TypedConverter:
 
     Args:
         record_type: The type.
-        is_text: Whether numbers, booleans and times are texts, as in CSV.
+        is_text: Whether values are cells of CSV: numbers, booleans and times are texts, nested
+            values are JSON, and an empty text is None where that is declared, and no text.
         moment: Converts a value where a ``datetime`` is declared.
         duration: Converts a value where a ``timedelta`` is declared.
     """
@@ -233,7 +234,7 @@ class ConversionFinder:
 
     Args:
         times: The function for each kind of time.
-        is_text: Whether a text may be a number.
+        is_text: Whether a text may be a number, JSON or None.
         is_written: Whether tuples with names become dicts instead.
     """
 
@@ -254,7 +255,10 @@ class ConversionFinder:
             self._kept.append(info)
             # A type within itself: the function is there when it is called.
             self._known[key] = lambda value: self._call(key, value)
-            self._known[key] = self._make(info)
+            convert = self._make(info)
+            self._known[key] = (
+                _from_json(convert) if self._is_text and _is_nested(info) else convert
+            )
         return self._known[key]
 
     def _call(self, key: int, value: Any) -> Any:
@@ -346,7 +350,33 @@ class ConversionFinder:
         members = [_plain(member) for member in info.types]
         if any(isinstance(member, _NUMBERS) for member in members):
             members = [member for member in members if type(member) not in self._times]
+        kinds = set(map(type, members))
+        if self._is_text and inspect.StrType in kinds:
+            members = [member for member in members if not _is_nested(member)]
+        elif self._is_text and inspect.NoneType in kinds:
+            return in_turn([_empty_as_none, *map(self.find, members)])
         return in_turn(map(self.find, members))
+
+
+def _is_nested(info: inspect.Type) -> bool:
+    """Return whether values of a type are JSON in a cell."""
+    is_container = isinstance(info, (*_LISTS, inspect.TupleType, inspect.DictType))
+    is_part = isinstance(info, inspect.CustomType) and is_model(info.cls)
+    return is_container or is_part or hasattr(info, "fields")
+
+
+def _from_json(convert: Conversion | None) -> Conversion:
+    def converted(value: Any) -> Any:
+        if isinstance(value, str) and value[:1] in ("[", "{"):
+            with contextlib.suppress(msgspec.DecodeError):
+                value = msgspec.json.decode(value)
+        return value if convert is None else convert(value)
+
+    return converted
+
+
+def _empty_as_none(value: Any) -> Any:
+    return None if value == "" else value
 
 
 def in_items(convert: Conversion | None) -> Conversion | None:

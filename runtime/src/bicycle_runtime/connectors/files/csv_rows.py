@@ -21,7 +21,7 @@ from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_
 from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.contract import BadRecord, SourceBatch
-from bicycle_runtime.formats.csv_values import declared_names, nullable_cells, read_rows
+from bicycle_runtime.formats.csv_values import declared_names, read_rows
 from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.frames.frame import MISSING, FieldRows, Frame
 from bicycle_runtime.frames.rows import field_types, plain_fields
@@ -50,7 +50,6 @@ class CsvRows:
             self._convert = TypedConverter(record_type, is_text=True)
             self._convert_all = TypedConverter(list[record_type], is_text=True)
         self._fields = frozenset(declared_names(record_type))
-        self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         self._is_complete = is_complete
         self._gives_fields = gives_fields
         self._kinds = plain_fields(record_type) if gives_fields else {}
@@ -194,7 +193,7 @@ class CsvRows:
             return None  # A missing field may have a default.
         try:
             columns = {
-                name: convert(self._column(name, indexes[name], cells))
+                name: convert(list(map(itemgetter(indexes[name]), cells)))
                 for name, convert in self._columns.items()
             }
         except BaseException as error:  # noqa: BLE001  # a field type may have code
@@ -205,11 +204,6 @@ class CsvRows:
             getter=lambda name: columns[name].__getitem__,
         ))  # fmt: skip
 
-    def _column(self, name: str, index: int, rows: list[list[str]]) -> list[str | None]:
-        if name in self._nullable:
-            return [row[index] or None for row in rows]
-        return list(map(itemgetter(index), rows))
-
     def _make_rows(self, names: list[str], rows: list[_Row]) -> list[Any]:
         shaped = self._shape(names, rows)
         if self._is_plain:
@@ -218,17 +212,9 @@ class CsvRows:
         return made
 
     def _shape(self, names: list[str], rows: list[_Row]) -> list[Any]:
-        shaped: list[Any]
         if self._is_by_index:
-            shaped = [list(row) for _, row in rows]
-            nullable = self._nullable & set(range(len(names)))
-        else:
-            shaped = [dict(zip(names, row, strict=True)) for _, row in rows]
-            nullable = self._nullable & set(names)
-        for at in nullable:
-            for each in shaped:
-                each[at] = each[at] or None
-        return shaped
+            return [row for _, row in rows]
+        return [dict(zip(names, row, strict=True)) for _, row in rows]
 
     def _convert_each(
         self, shaped: list[Any], rows: list[_Row], failures: list[BadRecord]
