@@ -126,3 +126,15 @@ def test_a_header_that_is_still_being_written_is_waited_for(tmp_path):
         while len(harness.results("out")) < 2:
             harness.run_epoch()
         assert harness.results("out") == ROWS
+
+
+@pytest.mark.parametrize("record_type", [Row, None])
+def test_a_bad_row_is_kept_as_it_is_in_the_file(tmp_path, record_type):
+    path = tmp_path / "in.csv"
+    bad = [b'"a, ""b""\nc","x",', b'"d","e;f","g"']
+    path.write_bytes(b"\n".join([b"name,n", bad[0], b'"good",1', b"", bad[1], b""]))
+
+    values, failures = read(path, tmp_path, record_type=record_type)
+
+    assert [value.name if record_type else value["name"] for value in values] == ["good"]
+    assert [failure.raw for failure in failures] == bad

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -112,18 +112,15 @@ def _check(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> Sou
     kept: list[int] = []
     times: list[int] = []
     failures = list(batch.failures)
-    starts = sorted([*batch.offsets, *(failure.offset for failure in failures), batch.next_offset])
-    first = batch.next_offset - len(data)
+    raw = raw_of(batch, data)
     for index, time in enumerate(found):
         try:
             times.append(time_of(time))
             kept.append(index)
         except ValueError as error:
             offset = batch.offsets[index]
-            end = min(starts[bisect_right(starts, offset)], offset + _RAW_BYTES_MAX)
-            raw = data[offset - first : end - first].rstrip(b"\r\n")
             reason = f"no event time in field {field!r}: {error}"
-            failures.append(BadRecord(offset=offset, raw=raw, reason=reason))
+            failures.append(BadRecord(offset=offset, raw=raw(offset), reason=reason))
     if len(kept) == len(found):
         batch.timestamps = times  # Times as texts: the records stay unchanged.
         return batch
@@ -135,6 +132,24 @@ def _check(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> Sou
         failures=failures,
         timestamps=times,
     )
+
+
+def raw_of(batch: SourceBatch, data: bytes) -> Callable[[int], bytes]:
+    """Return a function from an offset to the (beginning of the) record's bytes.
+
+    Args:
+        batch: All records of the data, valid or not.
+        data: The bytes that the batch was decoded from; they end at its ``next_offset``.
+    """
+    failed = (failure.offset for failure in batch.failures)
+    starts = sorted([*batch.offsets, *failed, batch.next_offset])
+    first = batch.next_offset - len(data)
+
+    def raw(offset: int) -> bytes:
+        end = min(starts[bisect_right(starts, offset)], offset + _RAW_BYTES_MAX)
+        return data[offset - first : end - first].rstrip(b"\r\n")
+
+    return raw
 
 
 def _times_of(values: Sequence[Any], field: str) -> list[Any]:

@@ -20,6 +20,7 @@ from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
+from bicycle_runtime.connectors.typed_rows import raw_of
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, read_rows
 from bicycle_runtime.formats.typed_values import TypedConverter
@@ -90,12 +91,14 @@ class CsvRows:
                 continue
             rows = _plain_rows(block)
             if rows is not None:
-                yield self._batch(names, rows, [], block.next_offset), block.data
+                batch = self._batch(names, rows, [], block.next_offset)
+                yield _with_raw_rows(batch, block.data), block.data
                 continue
             feed = _LineFeed(block, blocks, cursor, lines)
             quoted_rows, failures = self._quoted_rows(feed)
             data = feed.end()
-            yield self._batch(names, quoted_rows, failures, feed.record_start), data
+            batch = self._batch(names, quoted_rows, failures, feed.record_start)
+            yield _with_raw_rows(batch, data), data
 
     def _header(self, header: ByteCursor, lines: LineRange) -> tuple[list[str], int]:
         """Return the names in the first line that is not blank, and where the rows begin."""
@@ -157,7 +160,7 @@ class CsvRows:
         whole = [row for row in rows if len(row[1]) == len(names)]
         if len(whole) < len(rows):
             failures += [
-                _misfit(offset, row, f"the row has {len(row)} fields, the header {len(names)}")
+                _bad_row(offset, f"the row has {len(row)} fields, the header {len(names)}")
                 for offset, row in rows
                 if len(row) != len(names)
             ]
@@ -225,7 +228,7 @@ class CsvRows:
                 values.append(self._convert(shape))
                 kept.append((offset, row))
             except BaseException as error:  # noqa: BLE001  # a record type may have code
-                failures.append(_misfit(offset, row, decoding_problem(error)))
+                failures.append(_bad_row(offset, decoding_problem(error)))
         return values, kept
 
 
@@ -373,6 +376,16 @@ def _missing(_: list[str]) -> Any:
     return MISSING
 
 
-def _misfit(offset: int, row: list[str], reason: str) -> BadRecord:
-    raw = ",".join(row).encode(errors="replace")[:_RAW_BYTES_MAX]
-    return BadRecord(offset=offset, raw=raw, reason=reason)
+def _bad_row(offset: int, reason: str) -> BadRecord:
+    return BadRecord(offset=offset, raw=b"", reason=reason)
+
+
+def _with_raw_rows(batch: SourceBatch, data: bytes) -> SourceBatch:
+    """Return a batch whose bad rows have their bytes, with quotes as they are in the file."""
+    if not batch.failures:
+        return batch
+    raw = raw_of(batch, data)
+    batch.failures = [
+        bad if bad.raw else replace(bad, raw=raw(bad.offset)) for bad in batch.failures
+    ]
+    return batch
