@@ -32,7 +32,7 @@ from bicycle_runtime.formats.typed_values import (
     in_values,
     json_decoder,
 )
-from bicycle_runtime.records.times import in_ms, in_utc, moment_of, time_of_day_of
+from bicycle_runtime.records.times import in_ms, moment_of, time_of_day_of, with_zone
 
 # Types that Avro has itself: they stay as they are between records and plain data.
 _NATIVE = (bytes, bytearray, datetime, date, time, timedelta, decimal.Decimal, uuid.UUID)
@@ -126,7 +126,7 @@ class AvroCodec(FrameCodec):
 
 
 def _times_of_schema(schema: Any) -> Conversion | None:
-    """Return a function that converts values that the writer refuses or changes, or None.
+    """Return a function that converts values that the writer refuses, or None.
 
     The writer of Avro takes a number as it is: 1 would be a microsecond for one schema, and a
     millisecond for another. It also takes a datetime without a zone to be in that of the machine,
@@ -189,7 +189,7 @@ class _TimeFinder:
 
 def _moment(value: Any) -> Any:
     if isinstance(value, datetime):
-        return in_utc(value)
+        return with_zone(value)
     return moment_of(value) if _is_number(value) else value
 
 

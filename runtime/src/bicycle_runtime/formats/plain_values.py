@@ -1,4 +1,4 @@
-"""Records as plain data with names, and values as the plain types of a schema have them.
+"""Records as plain data, and values as plain fields of a schema have them.
 
 Avro and Protobuf write the same: a time is a number in ms, or its text. The readers of
 ``typed_values`` convert both to the declared type.
@@ -25,7 +25,7 @@ _TEXTS = (date, time, timedelta, Decimal, UUID)
 
 
 def to_plain(value: Any, record_type: Any, native: Sequence[type]) -> Any:
-    """Return a record as plain data: dicts for all records with names, also for named tuples.
+    """Return a record as plain data, with dicts for named tuples.
 
     Args:
         value: The record.

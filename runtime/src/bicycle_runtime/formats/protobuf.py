@@ -23,7 +23,7 @@ from bicycle_runtime.formats.frame_codec import DecodeBatch, FrameCodec
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.plain_values import as_single, as_text, to_plain
 from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
-from bicycle_runtime.records.times import duration_of, in_ms, in_utc, moment_of
+from bicycle_runtime.records.times import duration_of, in_ms, moment_of, with_zone
 
 _NATIVE = (bytes, bytearray, datetime, time, timedelta)
 _TEXT_OR_SINGLE = {FieldDescriptor.TYPE_STRING: as_text, FieldDescriptor.TYPE_FLOAT: as_single}
@@ -223,7 +223,7 @@ def _scalar_to_send(field: FieldDescriptor, value: Any) -> Any:
 
 def _time_to_send(value: Any, *, is_time: bool) -> dict[str, int]:
     """Return the fields of a ``Timestamp`` or a ``Duration``."""
-    moment = in_utc(value) if isinstance(value, datetime) else value
+    moment = with_zone(value) if isinstance(value, datetime) else value
     span = moment_of(moment) - moment_of(0) if is_time else duration_of(value)
     microseconds = span // timedelta(microseconds=1)
     if not is_time and microseconds < 0:  # Both parts of a duration have one sign.

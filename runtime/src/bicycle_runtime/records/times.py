@@ -102,7 +102,7 @@ def duration_of(value: object) -> timedelta:
         raise ValueError(f"the duration {found} ms is too long") from None
 
 
-def in_utc(value: datetime) -> datetime:
+def with_zone(value: datetime) -> datetime:
     """Return a datetime with a zone; one without a zone is in UTC."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
@@ -116,7 +116,7 @@ def in_ms(value: object) -> object:
     """
     found = datetime.combine(_EPOCH, value, UTC) if isinstance(value, time) else value
     if isinstance(found, datetime):
-        return as_ms(in_utc(found))
+        return as_ms(with_zone(found))
     return found // _MS if isinstance(found, timedelta) else found
 
 

@@ -381,7 +381,7 @@ def _bad_row(offset: int, reason: str) -> BadRecord:
 
 
 def _with_raw_rows(batch: SourceBatch, data: bytes) -> SourceBatch:
-    """Return a batch whose bad rows have their bytes, with quotes as they are in the file."""
+    """Return a batch whose bad rows have their bytes in the file."""
     if not batch.failures:
         return batch
     raw = raw_of(batch, data)
