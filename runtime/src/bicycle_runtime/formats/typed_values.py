@@ -23,7 +23,7 @@ from bicycle_runtime.formats.record_types import (
     encode_model,
     require_fields,
 )
-from bicycle_runtime.frames.record_fields import is_model, types_of
+from bicycle_runtime.frames.record_fields import is_model
 from bicycle_runtime.records.times import duration_of, moment_of, number_of, time_of_day_of
 
 Conversion = Callable[[Any], Any]
@@ -68,7 +68,7 @@ class TypedConverter:
 
     @cached_property
     def _is_prepared_first(self) -> bool:
-        return self._is_text or _has_models(_kinds_in(self._type))
+        return self._is_text or any(map(is_model, kinds_in(self._type)))
 
     @cached_property
     def prepare(self) -> Conversion | None:
@@ -163,11 +163,11 @@ def json_decoder(record_type: Any) -> TypedDecoder:
     if is_model(record_type):
         return ModelDecoder(record_type, TypedConverter(record_type).prepare)
     plain: Any = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
-    kinds = _kinds_in(record_type)
-    if _has_models(kinds):
-        plain = None
-    elif not kinds & _TIMES.keys():
+    kinds = kinds_in(record_type)
+    if not kinds & _TIMES.keys():
         return plain  # type: ignore[no-any-return]  # it is msgspec's.
+    if any(map(is_model, kinds)):
+        plain = None
     # A float would cut a decimal of many digits. Where anything is taken, floats stay floats.
     is_exact = inspect.DecimalType in kinds and inspect.AnyType not in kinds
     untyped = msgspec.json.Decoder(float_hook=Decimal) if is_exact else msgspec.json.Decoder()
@@ -182,31 +182,42 @@ def msgpack_decoder(record_type: Any) -> TypedDecoder:
     """
     require_fields(record_type)
     plain: Any = msgspec.msgpack.Decoder(prepare_type(record_type), dec_hook=decode_part)
-    kinds = _kinds_in(record_type)
-    if _has_models(kinds):
-        plain = None
-    elif not kinds & _TIMES.keys():
+    kinds = kinds_in(record_type)
+    if not kinds & _TIMES.keys():
         return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
+    if any(map(is_model, kinds)):
+        plain = None
     return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)
 
 
-def _kinds_in(record_type: Any) -> set[type]:
-    """Return the kinds of all types within a type, and the classes of other types."""
+def kinds_in(record_type: Any) -> set[type]:
+    """Return the kinds of all types within a type, and the classes of other types.
+
+    Example:
+        >>> sorted(kind.__name__ for kind in kinds_in(dict[str, list[int]]))
+        ['DictType', 'IntType', 'ListType']
+    """
     found: set[type] = set()
-    seen: set[int] = set()
+    seen: dict[int, inspect.Type] = {}  # An id belongs to an object that is alive.
     waiting: list[inspect.Type] = [inspect.type_info(record_type)]
     while waiting:
         info = _plain(waiting.pop())
-        if id(info) in seen:
+        key = _identity_of(info)
+        if key in seen:
             continue
-        seen.add(id(info))
+        seen[key] = info
         found.add(info.cls if isinstance(info, inspect.CustomType) else type(info))
         waiting += _inner_types(info)
     return found
 
 
-def _has_models(kinds: Iterable[type]) -> bool:
-    return any(map(is_model, kinds))
+def _types_of_model(model: Any) -> dict[str, inspect.Type]:
+    """Return the types of fields; without those that only Pydantic knows and converts."""
+    found: dict[str, inspect.Type] = {}
+    for name, field in model.model_fields.items():
+        with contextlib.suppress(TypeError, NameError):
+            found[name] = inspect.type_info(field.annotation)
+    return found
 
 
 def _inner_types(info: inspect.Type) -> Iterable[inspect.Type]:
@@ -218,7 +229,13 @@ def _inner_types(info: inspect.Type) -> Iterable[inspect.Type]:
         return info.types
     if isinstance(info, inspect.DictType):
         return (info.value_type,)
+    if isinstance(info, inspect.CustomType) and is_model(info.cls):
+        return _types_of_model(info.cls).values()
     return [field.type for field in getattr(info, "fields", ())]
+
+
+def _identity_of(info: inspect.Type) -> int:
+    return id(info.cls if isinstance(info, inspect.CustomType) else info)
 
 
 def _plain(info: inspect.Type) -> inspect.Type:
@@ -250,7 +267,7 @@ class ConversionFinder:
     def find(self, info: inspect.Type) -> Conversion | None:
         """Return the function for a type; None where nothing in it is converted."""
         info = _plain(info)
-        key = id(info.cls if isinstance(info, inspect.CustomType) else info)
+        key = _identity_of(info)
         if key not in self._known:
             self._kept.append(info)
             # A type within itself: the function is there when it is called.
@@ -285,14 +302,9 @@ class ConversionFinder:
 
     def _model(self, model: Any) -> Conversion | None:
         """Return the function for a model of Pydantic, whose data has names or aliases."""
-        converts: dict[str, Conversion | None] = {}
-        # Where only Pydantic knows a type, it converts the values.
-        with contextlib.suppress(NameError):
-            for name, hint in types_of(model).items():
-                with contextlib.suppress(TypeError, NameError):
-                    convert = self.find(inspect.type_info(hint))
-                    converts |= {name: convert, str(model.model_fields[name].alias): convert}
-        return in_fields(converts)
+        found = {name: self.find(info) for name, info in _types_of_model(model).items()}
+        aliases = {str(model.model_fields[name].alias): each for name, each in found.items()}
+        return in_fields(aliases | found)
 
     def _object(self, info: inspect.Type, fields: Sequence[inspect.Field]) -> Conversion | None:
         struct = info if isinstance(info, inspect.StructType) else None

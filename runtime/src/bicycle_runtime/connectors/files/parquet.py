@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import typing
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
+
+from msgspec import inspect
 
 from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
@@ -23,8 +25,8 @@ from bicycle_runtime.connectors.typed_rows import (
     with_event_times,
 )
 from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
+from bicycle_runtime.formats.typed_values import kinds_in
 from bicycle_runtime.frames.frame import Frame
-from bicycle_runtime.frames.record_fields import fields_of, types_of
 from bicycle_runtime.frames.rows import is_open_mapping
 
 _BATCH_ROWS = 4_096
@@ -412,27 +414,6 @@ def _wants_dicts(record_type: Any) -> bool:
     """
     if is_open_mapping(record_type):
         return False
-    if typing.get_origin(record_type) is dict:
-        return any(_has_dict(each, frozenset()) for each in typing.get_args(record_type))
-    return _has_dict(record_type, frozenset())
-
-
-def _has_dict(found: Any, above: frozenset[Any]) -> bool:
-    found = getattr(found, "__supertype__", found)
-    plain = typing.get_origin(found) or found
-    inner = list(typing.get_args(found))
-    if isinstance(plain, type):
-        if plain in above:  # A type that has itself within.
-            return False
-        is_record = fields_of(plain) is not None
-        if not is_record and issubclass(plain, Mapping):
-            return True
-        try:
-            if is_record:
-                inner.extend(types_of(plain).values())
-            elif hasattr(plain, "__struct_fields__"):
-                inner.extend(typing.get_type_hints(plain).values())
-        except NameError:  # Only the library of a model can tell, and most have dicts for maps.
-            return True
-        above = above | {plain} if is_record or hasattr(plain, "__struct_fields__") else above
-    return any(_has_dict(each, above) for each in inner)
+    is_dict = typing.get_origin(record_type) is dict
+    inner = typing.get_args(record_type) if is_dict else [record_type]
+    return any(inspect.DictType in kinds_in(each) for each in inner)
