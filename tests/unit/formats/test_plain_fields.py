@@ -72,6 +72,7 @@ def test_a_time_in_a_union_takes_its_logical_type_before_a_number():
 
     values = [AT, 5, None, "x"]
     assert [codec.decode(codec.encode(value)) for value in values] == values
+    assert codec.decode(codec.encode(SPAN)) == 1_500
 
 
 @pytest.mark.parametrize("value", [1e39, -1e39, 2**200])

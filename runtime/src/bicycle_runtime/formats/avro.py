@@ -180,11 +180,16 @@ class _TimeFinder:
     def _union(self, members: list[Any]) -> Conversion | None:
         found = list(map(self.find, members))
         if any(isinstance(each, dict) and "logicalType" in each for each in members):
-            # A time is of the logical type; a number is a number where the union has one.
-            found = [each for each in found if each not in (in_ms, as_text)]
+            # A value of a logical type stays as it is; none has durations.
+            found = [partial(_span, each) if each in (in_ms, as_text) else each for each in found]
         if _NUMBERS & {each for each in members if isinstance(each, str)}:
+            # A number is a number where the union has one.
             found = [each for each in found if each not in (_moment, _time_of_day)]
         return in_turn(found)
+
+
+def _span(convert: Conversion, value: Any) -> Any:
+    return convert(value) if isinstance(value, timedelta) else value
 
 
 def _moment(value: Any) -> Any:
