@@ -212,7 +212,7 @@ def kinds_in(record_type: Any) -> set[type]:
 
 
 def _types_of_model(model: Any) -> dict[str, inspect.Type]:
-    """Return the types of fields; without those that only Pydantic knows and converts."""
+    """Return the types of fields, without types that only Pydantic knows and converts."""
     found: dict[str, inspect.Type] = {}
     for name, field in model.model_fields.items():
         with contextlib.suppress(TypeError, NameError):
