@@ -45,6 +45,11 @@ def read(run):
     return [line for line in values_of(run.drain()) if not line.startswith("#")]
 
 
+def identity_of(path):
+    with path.open("rb") as stream:
+        return identify(stream.fileno())
+
+
 def reused(path, other, text):
     """Give the inode of a file to another name and other content, as a file system may."""
     with path.open("r+") as stream:
@@ -96,7 +101,7 @@ def test_a_file_cut_in_place_that_grew_past_the_offset_is_read_from_its_start(fo
 def test_another_birth_tells_a_reused_inode_where_all_that_was_read_is_equal(folder):
     old, new = folder / "old.log", folder / "new.log"
     new.write_text("one\ntwo\n")
-    identity = with_tail(str(new), identify(str(new)), 4)
+    identity = with_tail(str(new), identity_of(new), 4)
     born_before = replace(identity, birth_ns=1)
 
     assert find_file(str(old), identity) == (str(new), identity)
@@ -109,7 +114,7 @@ def test_another_birth_tells_a_reused_inode_where_all_that_was_read_is_equal(fol
 def test_a_file_that_is_shorter_than_the_offset_is_another_one(folder):
     path = folder / "x.log"
     path.write_text("one\ntwo\n")
-    identity = identify(str(path))
+    identity = identity_of(path)
 
     assert find_file(str(path), identity, size_min=8) is not None
     assert find_file(str(path), identity, size_min=9) is None
@@ -146,7 +151,7 @@ def test_a_file_is_known_while_it_grows_and_not_once_what_was_read_last_is_anoth
 ):
     path = tmp_path_factory.mktemp("files") / "x"
     path.write_bytes(before)
-    identity = with_tail(str(path), identify(str(path)), len(before))
+    identity = with_tail(str(path), identity_of(path), len(before))
     path.write_bytes(before + more)
 
     found = find_file(str(path), identity)

@@ -155,7 +155,7 @@ def test_a_file_rewritten_with_more_lines_goes_on_where_it_was(folder, follow):
     assert read(run) == ["two"]
 
 
-def test_a_file_that_vanished_with_unread_lines_is_logged_and_forgotten(folder, follow, caplog):
+def test_a_file_that_vanished_with_unread_lines_is_logged(folder, follow, caplog):
     path = folder / "x.log"
     path.write_text("one\ntwo\n")
     run = follow(path)
@@ -167,7 +167,7 @@ def test_a_file_that_vanished_with_unread_lines_is_logged_and_forgotten(folder, 
         assert read(run) == []
 
     assert "input_file_gone" in caplog.messages
-    assert run.source.snapshot([], {})["files"] == {}
+    assert not run.source.poll().waiting_shards
 
 
 def test_rotation_between_planning_and_reading_reads_the_planned_file(folder, follow):

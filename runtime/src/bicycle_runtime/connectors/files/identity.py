@@ -60,12 +60,10 @@ class FileIdentity:
         return self.inode == other.inode and len(births) < 2
 
 
-def identify(path: str) -> FileIdentity:
-    """Return the identity of the file at ``path``; OSError when it cannot be read."""
-    with Path(path).open("rb") as stream:
-        inode = os.fstat(stream.fileno()).st_ino
-        head = stream.read(HEAD_BYTE_COUNT_MAX)
-        birth_ns = birth_time_ns(stream.fileno())
+def identify(descriptor: int) -> FileIdentity:
+    """Return the identity of an open file; OSError when it cannot be read."""
+    head = os.pread(descriptor, HEAD_BYTE_COUNT_MAX, 0)
+    inode, birth_ns = os.fstat(descriptor).st_ino, birth_time_ns(descriptor)
     return FileIdentity(inode, len(head), zlib.crc32(head), birth_ns)
 
 

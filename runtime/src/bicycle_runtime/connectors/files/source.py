@@ -102,7 +102,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             INPUT_CHANGED: bounded input was changed between two runs.
         """
         self._clock = services.clock
-        self._table.restore(state.get("files", {}))
+        self._table.restore(state)
         listing = self._input.files()
         if not listing and not self._table.files:
             self._refuse_missing()
@@ -179,7 +179,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             for shard, end in ends.items()
             if shard in self._table.files
         }
-        return {"files": self._table.to_json(ends, done)}
+        return self._table.to_json(ends, done)
 
     def reader(self) -> SourceReader:
         """Return the reader of this format."""

@@ -3,7 +3,8 @@
 A *shard* is one file's life: it keeps its name (the path at which the file was first seen) when the
 file is renamed, and a new file under its old path is another shard (``path#2``). The table changes
 nothing on disk and is rebuilt from the connector state after a restart: the offsets there count,
-since a path may have been given to another file.
+since a path may have been given to another file. A file that is gone stays in the table for some
+time: a directory may be away for a moment, and its files are read on when they return.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_UNREADABLE
 from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, is_compressed
@@ -24,12 +25,15 @@ from bicycle_runtime.connectors.files.identity import (
     find_file,
     identify,
     identity_at,
+    identity_of_open,
     with_tail,
 )
 from bicycle_sdk.logging import log_event
 
 _logger = logging.getLogger(__name__)
 _COPY_WAIT_S = 10.0
+_GONE_FILES_MAX = 1_000
+_RENAMES_MAX = 3
 _SAMPLE_BYTES = 64 << 10
 
 
@@ -39,7 +43,8 @@ class TrackedFile:
 
     ``readable_end`` is the end of the last whole line (plain files); a compressed file is read
     until its end shows, then it ``is_done``. Nothing is tried again at ``stalled_end``: no whole
-    record is there yet. ``is_packed`` means a format whose offsets count rows.
+    record is there yet. ``is_packed`` means a format whose offsets count rows. A file that
+    ``is_gone`` has no input until it returns.
     """
 
     shard: str
@@ -53,6 +58,7 @@ class TrackedFile:
     stalled_end: int = -1
     is_done: bool = False
     is_packed: bool = False
+    is_gone: bool = False
     turn: int = 0
     next_identity: FileIdentity | None = None
 
@@ -64,8 +70,8 @@ class TrackedFile:
     @property
     def has_input(self) -> bool:
         """Return whether a slice of this file would contain input."""
-        if self.is_compressed:
-            return not self.is_done
+        if self.is_gone or self.is_compressed:
+            return not (self.is_gone or self.is_done)
         return self.readable_end > self.offset and self.readable_end != self.stalled_end
 
     def line_bytes(self) -> float | None:
@@ -112,14 +118,19 @@ class FileTable:
         self._copies: dict[str, tuple[int, float]] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
-        """Return the state of all started files, as of an epoch that ends at ``ends``."""
-        return {
+        """Return the state of all started files, as of an epoch that ends at ``ends``.
+
+        ``gone`` contains the time of the last change of each file that is gone, in ns.
+        """
+        files = {
             shard: file.to_json(ends.get(shard, file.offset), is_done=done.get(shard, file.is_done))
             for shard, file in self.files.items()
             if ends.get(shard, file.offset) > 0 or done.get(shard, file.is_done)
         }
+        gone = {file.shard: file.modified_ns for file in self.files.values() if file.is_gone}
+        return {"files": files, "gone": gone}
 
-    def restore(self, files: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a sealed epoch's state; ``refresh`` then finds the files again."""
         for shard, (
             path,
@@ -130,7 +141,8 @@ class FileTable:
             offset,
             is_done,
             *more,
-        ) in files.items():
+        ) in state.get("files", {}).items():
+            gone_ns = state.get("gone", {}).get(shard)
             self.files[shard] = TrackedFile(
                 shard=shard,
                 path=path,
@@ -139,6 +151,8 @@ class FileTable:
                 offset=offset,
                 is_done=bool(is_done),
                 is_packed=self.is_packed,
+                is_gone=gone_ns is not None,
+                modified_ns=gone_ns or 0,
             )
 
     def refresh(self, listing: Mapping[str, os.stat_result], now_s: float) -> None:
@@ -146,7 +160,8 @@ class FileTable:
 
         1. Known files are found again, also as the copy that a rotation made, or their end is
            noticed.
-        2. Files at unclaimed paths are new shards, unless a rotation copies a file there just now.
+        2. Files at unclaimed paths are files that return, or new shards, unless a rotation copies a
+           file there just now.
         3. Growth is measured: up to the last newline, or to the end when the input is bounded.
 
         Args:
@@ -158,56 +173,97 @@ class FileTable:
             INPUT_UNREADABLE: a file cannot be opened.
         """
         try:
-            missing = [
-                file for file in list(self.files.values()) if not self._find_again(file, listing)
-            ]
+            gone = [file for file in self.files.values() if file.is_gone]
+            missing = [file for file in self._present() if not self._find_again(file, listing)]
+            present = {file.path: file for file in self._present()}
+            copies: dict[str, list[str]] = {}
+            for path in listing if missing else ():
+                for original in _originals(path) if path not in present else ():
+                    copies.setdefault(original, []).append(path)
             for file in missing:  # Only now is it known which paths others have.
-                self._find_copy(file, listing)
-            claimed = {file.path for file in self.files.values()}
-            for path, stat in listing.items():
-                if path not in claimed and not self._is_being_copied(path, stat, now_s):
-                    self._add(path, stat)
+                self._find_copy(file, copies.get(file.path, []))
+            # All files of a directory may be gone at once: only earlier ones are forgotten.
+            lost_count = sum(file.is_gone for file in missing)
+            excess = len(gone) + lost_count - _GONE_FILES_MAX if lost_count else 0
+            for file in gone[: max(excess, 0)]:
+                del self.files[file.shard]
+            self._add_files(listing, now_s)
             self._copies = {path: at for path, at in self._copies.items() if path in listing}
         except OSError as error:
             raise INPUT_UNREADABLE(
                 path=str(error.filename), reason=error.strerror or str(error)
             ) from error
 
+    def _add_files(self, listing: Mapping[str, os.stat_result], now_s: float) -> None:
+        """Add the files at unclaimed paths."""
+        present = {file.path: file for file in self._present()}
+        returning: dict[str | int, TrackedFile] = {}
+        for file in self.files.values():
+            if file.is_gone:
+                returning[file.path] = returning[file.identity.inode] = file
+        for path, stat in listing.items():
+            if path in present:
+                continue
+            known = (returning.get(path), returning.get(stat.st_ino))
+            found = next((file for file in known if file and self._returns(file, path, stat)), None)
+            originals = [present[name] for name in _originals(path) if name in present]
+            if found is None and not self._is_being_copied(path, stat, now_s, originals):
+                found = self._add(path)
+            if found is not None:
+                present[path] = found
+
     def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> bool:
         """Find a file under its name or another; return whether it is there."""
         stat = listing.get(file.path) or _stat(file.path)
         if stat is not None and file.scanned_end >= 0 and _is_untouched(file, stat):
             return True
-        needed_size = self._needed_size(file)
-        found = find_file(file.path, file.identity, size_min=needed_size)
-        stat = None if found is None else _stat(found[0])
-        if found is None or stat is None or stat.st_size < needed_size:
+        for _ in range(_RENAMES_MAX):  # Each of them between finding and opening the file.
+            found = find_file(file.path, file.identity, size_min=self._needed_size(file))
+            if found is None or self._move(file, found[0]):
+                return found is not None
+        return False
+
+    def _returns(self, file: TrackedFile, path: str, stat: os.stat_result) -> bool:
+        """Read a file on that was gone; return whether the file at a path is this file.
+
+        A file with the same bytes may be a new one: it is known by its birth, or it is unchanged,
+        or it has the same inode and has grown.
+        """
+        found = identity_at(path, file.identity, size_min=self._needed_size(file))
+        if not file.is_gone or found is None:
             return False
-        self._move(file, found, stat)
+        is_known = found.birth_ns is not None or not file.modified_ns or stat.st_size > file.size
+        is_same = found.is_inode_of(file.identity) and is_known
+        return (is_same or stat.st_mtime_ns == file.modified_ns) and self._move(file, path)
+
+    def _move(self, file: TrackedFile, path: str) -> bool:
+        """Measure a file at a path; return False if it is not there any more."""
+        try:
+            with Path(path).open("rb") as stream:
+                size_min = self._needed_size(file)
+                identity = identity_of_open(stream.fileno(), file.identity, size_min)
+                if identity is None:
+                    return False
+                if path != file.path:
+                    log_event(_logger, "input_file_renamed", shard=file.shard, path=path)
+                file.path, file.identity, file.is_gone = path, identity, False
+                self._measure(file, stream)
+        except FileNotFoundError:
+            return False
         return True
 
-    def _move(
-        self, file: TrackedFile, found: tuple[str, FileIdentity], stat: os.stat_result
-    ) -> None:
-        path, file.identity = found
-        if path != file.path:
-            log_event(_logger, "input_file_renamed", shard=file.shard, path=path)
-        file.path = path
-        self._measure(file, stat)
-
-    def _find_copy(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> None:
+    def _find_copy(self, file: TrackedFile, copies: list[str]) -> None:
         """Read a file on in the copy that a rotation made of it, or lose it."""
         is_copied = self.is_followed and not file.is_compressed and file.offset > 0
-        claimed = {other.path for other in self.files.values()}
-        for path, stat in listing.items() if is_copied else ():
-            if path not in claimed and _is_rotated_name(path, file.path):
-                identity = identity_at(path, file.identity, size_min=file.offset)
-                if identity is not None:
-                    self._move(file, (path, identity), stat)
-                    return
+        for path in copies if is_copied else ():
+            if self._move(file, path):
+                copies.remove(path)
+                return
         self._lose(file)
 
-    def _is_being_copied(self, path: str, stat: os.stat_result, now_s: float) -> bool:
+    def _is_being_copied(
+        self, path: str, stat: os.stat_result, now_s: float, originals: list[TrackedFile]
+    ) -> bool:
         """Return whether a file may be the copy of one that a rotation will truncate.
 
         It has the name of a rotated file and the same first bytes. Where the other file is not
@@ -215,8 +271,8 @@ class FileTable:
         """
         if not self.is_followed:
             return False
-        for file in self.files.values():
-            if file.is_compressed or not _is_rotated_name(path, file.path):
+        for file in originals:
+            if file.is_compressed:
                 continue
             head_size = min(file.identity.head_byte_count, stat.st_size)
             if head_size < file.identity.head_byte_count or not head_size:
@@ -233,13 +289,20 @@ class FileTable:
             return now_s - since_s < _COPY_WAIT_S
         return False
 
+    def _present(self) -> list[TrackedFile]:
+        return [file for file in self.files.values() if not file.is_gone]
+
     def _needed_size(self, file: TrackedFile) -> int:
         return file.size if file.is_compressed else file.offset
 
     def _lose(self, file: TrackedFile) -> None:
-        """Forget a removed, truncated or replaced file, with a warning about unread input."""
+        """Mark a removed or replaced file as gone, with a warning about unread input.
+
+        A truncated file is forgotten, and a file of which nothing was read.
+        """
         was_unread = not file.is_done if file.is_compressed else file.offset < file.size
-        is_there = Path(file.path).exists()
+        stat = _stat(file.path)
+        is_there = stat is not None
         if not self.is_followed and (was_unread or is_there):
             problem = "it was replaced or truncated" if is_there else "it was removed"
             raise INPUT_CHANGED(path=file.path, offset=file.offset, problem=problem)
@@ -253,25 +316,41 @@ class FileTable:
             unread_byte_count=max(file.size - file.offset, 0) if not file.is_compressed else None,
         )
         del self.files[file.shard]
+        is_truncated = stat is not None and stat.st_ino == file.identity.inode
+        if not is_truncated and (file.offset > 0 or file.is_done):
+            file.is_gone = True
+            self.files[file.shard] = file  # Behind those that are gone for longer.
 
-    def _add(self, path: str, stat: os.stat_result) -> None:
+    def _add(self, path: str) -> TrackedFile | None:
         try:
-            identity = identify(path)
+            with Path(path).open("rb") as stream:
+                file = TrackedFile(
+                    shard=self._free_shard(path),
+                    path=path,
+                    identity=identify(stream.fileno()),
+                    size=0,
+                    is_packed=self.is_packed,
+                )
+                self._measure(file, stream)
         except FileNotFoundError:
-            return  # It vanished between the listing and now; the next listing shows it.
+            return None  # It vanished between the listing and now; the next listing shows it.
+        self.files[file.shard] = file
+        return file
+
+    def _free_shard(self, path: str) -> str:
         shard, generation = path, 1
         while shard in self.files:
             generation += 1
             shard = f"{path}#{generation}"
-        file = TrackedFile(
-            shard=shard, path=path, identity=identity, size=0, is_packed=self.is_packed
-        )
-        self.files[shard] = file
-        self._measure(file, stat)
+        return shard
 
-    def _measure(self, file: TrackedFile, stat: os.stat_result) -> None:
+    def _measure(self, file: TrackedFile, stream: BinaryIO) -> None:
+        stat = os.fstat(stream.fileno())
         if file.identity.head_byte_count < min(HEAD_BYTE_COUNT_MAX, stat.st_size):
-            file.identity = with_tail(file.path, identify(file.path), file.identity.tail_end)
+            head = identify(stream.fileno())
+            file.identity = replace(
+                file.identity, head_byte_count=head.head_byte_count, head_crc32=head.head_crc32
+            )
         has_grown = stat.st_size > file.size
         file.size = stat.st_size
         file.modified_ns = stat.st_mtime_ns
@@ -284,29 +363,25 @@ class FileTable:
             file.readable_end = file.scanned_end = stat.st_size
         else:
             start = max(file.scanned_end, file.offset)
-            newline_end = _last_newline_end(file.path, start, stat.st_size)
+            newline_end = _last_newline_end(stream, start, stat.st_size)
             file.readable_end = newline_end or max(file.readable_end, file.offset)
             file.scanned_end = stat.st_size
 
 
-def _is_rotated_name(path: str, original: str) -> bool:
-    """Return whether a name is a rotated name of a file.
+def _originals(path: str) -> list[str]:
+    """Return the paths of the files of which a path may be a rotated name.
 
     Example:
-        >>> names = ("/l/a.log.1", "/l/a.log-20260301", "/l/a-20260301.log", "/l/a2.log")
-        >>> [_is_rotated_name(name, "/l/a.log") for name in names]
-        [True, True, True, False]
+        >>> [_originals(path) for path in ("/l/a.log.1", "/l/a-20260301.log", "/l/a2.log")]
+        [['/l/a.log'], ['/l/a', '/l/a.log'], []]
     """
     folder, name = os.path.split(path)
-    original_folder, original_name = os.path.split(original)
-    if folder != original_folder:
-        return False
-    suffix = Path(original_name).suffix
-    stem = original_name.removesuffix(suffix)
-    return bool(
-        re.fullmatch(rf"{re.escape(original_name)}[.\-_]\d.*", name)
-        or re.fullmatch(rf"{re.escape(stem)}[.\-_]\d.*{re.escape(suffix)}", name)
-    )
+    suffix = Path(name).suffix
+    found = []
+    for match in re.finditer(r"(?<!^)[.\-_]\d", name):
+        stem = str(Path(folder) / name[: match.start()])
+        found += [stem, stem + suffix] if match.end() + len(suffix) <= len(name) else [stem]
+    return found
 
 
 def _is_untouched(file: TrackedFile, stat: os.stat_result) -> bool:
@@ -314,16 +389,15 @@ def _is_untouched(file: TrackedFile, stat: os.stat_result) -> bool:
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == known
 
 
-def _last_newline_end(path: str, start: int, end: int) -> int | None:
+def _last_newline_end(stream: BinaryIO, start: int, end: int) -> int | None:
     """Return the offset after the last newline in ``[start, end)``, or None."""
-    with Path(path).open("rb") as stream:
-        while end > start:
-            begin = max(start, end - BLOCK_BYTES)
-            stream.seek(begin)
-            found = stream.read(end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
+    while end > start:
+        begin = max(start, end - BLOCK_BYTES)
+        stream.seek(begin)
+        found = stream.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
     return None
 
 
