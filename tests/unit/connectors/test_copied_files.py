@@ -117,3 +117,35 @@ def test_a_copy_whose_original_stays_is_a_file_by_itself_after_a_while(folder, f
     assert read(run) == []
     run.services.clock.advance(10_000)
     assert read(run) == ["one"]
+
+
+def test_a_file_that_may_be_a_copy_holds_event_time_back_until_that_is_known(folder, follow):
+    path, copied = folder / "x.log", folder / "x.log.1"
+    path.write_text("one\n" * 100)
+    run = follow(folder)
+    assert read(run) == ["one"] * 100
+    shutil.copyfile(path, copied)
+    run.services.clock.advance(1_000)
+    assert run.source.poll().unknown_shards == {str(copied)}
+
+    append(path, "two\n")
+    assert read(run) == ["two"]
+    assert str(copied) in run.source.poll().unknown_shards
+    run.services.clock.advance(10_000)
+    status = run.source.poll()
+    assert status.waiting_shards == {str(copied)}
+    assert not status.unknown_shards
+
+
+def test_a_copy_whose_original_was_emptied_holds_nothing_back(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    shutil.copyfile(path, folder / "x.log.1")
+    run.services.clock.advance(1_000)
+    assert run.source.poll().unknown_shards
+    path.write_text("")
+    run.services.clock.advance(1_000)
+
+    assert not run.source.poll().unknown_shards

@@ -120,13 +120,14 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         files = [file for file in self._table.files.values() if file.has_input]
         waiting = frozenset(file.shard for file in files)
         is_current = self._is_listed or not self._options.follow
+        unlisted = set() if is_current else {file.shard for file in self._table.present()}
         return SourceStatus(
             has_input=bool(files),
             is_finished=not files and not self._options.follow,
             lag=self._lag(files),
             next_poll_ms=LISTING_INTERVAL_MS,
             waiting_shards=waiting,
-            unknown_shards=frozenset() if is_current else frozenset(self._table.files) - waiting,
+            unknown_shards=frozenset(unlisted | self._table.held_shards) - waiting,
             is_bounded=not self._options.follow,
         )
 

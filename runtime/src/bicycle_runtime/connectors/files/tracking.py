@@ -109,12 +109,16 @@ class FileTable:
     Args:
         is_followed: Files may grow, be renamed and replaced, and appear.
         is_packed: Files are of a format whose offsets count rows.
+
+    Attributes:
+        held_shards: The shards of files that may be copies of others, and are not read yet.
     """
 
     def __init__(self, *, is_followed: bool, is_packed: bool = False) -> None:
         self.is_followed = is_followed
         self.is_packed = is_packed
         self.files: dict[str, TrackedFile] = {}
+        self.held_shards: set[str] = set()
         self._copies: dict[str, tuple[int, float]] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
@@ -129,6 +133,10 @@ class FileTable:
         }
         gone = {file.shard: file.modified_ns for file in self.files.values() if file.is_gone}
         return {"files": files, "gone": gone}
+
+    def present(self) -> list[TrackedFile]:
+        """Return the files that are not gone."""
+        return [file for file in self.files.values() if not file.is_gone]
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a sealed epoch's state; ``refresh`` then finds the files again."""
@@ -174,12 +182,12 @@ class FileTable:
         """
         try:
             gone = [file for file in self.files.values() if file.is_gone]
-            missing = [file for file in self._present() if not self._find_again(file, listing)]
-            present = {file.path: file for file in self._present()}
+            missing = [file for file in self.present() if not self._find_again(file, listing)]
+            present = {file.path: file for file in self.present()}
             copies: dict[str, list[str]] = {}
             for path in listing if missing else ():
-                for original in _originals(path) if path not in present else ():
-                    copies.setdefault(original, []).append(path)
+                for name in _rotated_from(path) if path not in present else ():
+                    copies.setdefault(name, []).append(path)
             for file in missing:  # Only now is it known which paths others have.
                 self._find_copy(file, copies.get(file.path, []))
             # All files of a directory may be gone at once: only earlier ones are forgotten.
@@ -196,7 +204,8 @@ class FileTable:
 
     def _add_files(self, listing: Mapping[str, os.stat_result], now_s: float) -> None:
         """Add the files at unclaimed paths."""
-        present = {file.path: file for file in self._present()}
+        self.held_shards = set()
+        present = {file.path: file for file in self.present()}
         returning: dict[str | int, TrackedFile] = {}
         for file in self.files.values():
             if file.is_gone:
@@ -206,8 +215,10 @@ class FileTable:
                 continue
             known = (returning.get(path), returning.get(stat.st_ino))
             found = next((file for file in known if file and self._returns(file, path, stat)), None)
-            originals = [present[name] for name in _originals(path) if name in present]
-            if found is None and not self._is_being_copied(path, stat, now_s, originals):
+            candidates = [present[name] for name in _rotated_from(path) if name in present]
+            if found is None and self._is_being_copied(path, stat, now_s, candidates):
+                self.held_shards.add(self._free_shard(path))
+            elif found is None:
                 found = self._add(path)
             if found is not None:
                 present[path] = found
@@ -262,7 +273,7 @@ class FileTable:
         self._lose(file)
 
     def _is_being_copied(
-        self, path: str, stat: os.stat_result, now_s: float, originals: list[TrackedFile]
+        self, path: str, stat: os.stat_result, now_s: float, candidates: list[TrackedFile]
     ) -> bool:
         """Return whether a file may be the copy of one that a rotation will truncate.
 
@@ -271,7 +282,7 @@ class FileTable:
         """
         if not self.is_followed:
             return False
-        for file in originals:
+        for file in candidates:
             if file.is_compressed:
                 continue
             head_size = min(file.identity.head_byte_count, stat.st_size)
@@ -288,9 +299,6 @@ class FileTable:
             self._copies[path] = stat.st_size, since_s
             return now_s - since_s < _COPY_WAIT_S
         return False
-
-    def _present(self) -> list[TrackedFile]:
-        return [file for file in self.files.values() if not file.is_gone]
 
     def _needed_size(self, file: TrackedFile) -> int:
         return file.size if file.is_compressed else file.offset
@@ -368,11 +376,11 @@ class FileTable:
             file.scanned_end = stat.st_size
 
 
-def _originals(path: str) -> list[str]:
+def _rotated_from(path: str) -> list[str]:
     """Return the paths of the files of which a path may be a rotated name.
 
     Example:
-        >>> [_originals(path) for path in ("/l/a.log.1", "/l/a-20260301.log", "/l/a2.log")]
+        >>> [_rotated_from(path) for path in ("/l/a.log.1", "/l/a-20260301.log", "/l/a2.log")]
         [['/l/a.log'], ['/l/a', '/l/a.log'], []]
     """
     folder, name = os.path.split(path)
