@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
     OPEN_PART_DAMAGED,
     OUTPUT_TAKEN_OVER,
     OUTPUT_UNWRITABLE,
+    PART_GONE,
     STAGED_FILE_DAMAGED,
 )
 from bicycle_runtime.connectors.files.parts import OpenPart
@@ -192,6 +193,26 @@ def test_a_part_that_was_already_renamed_is_left_alone(sealed, out):
     assert parts(out) == ["1\n2\n"]
 
 
+@pytest.mark.parametrize("is_appended", [True, False])
+def test_a_part_that_a_consumer_moved_early_does_not_block_the_job_for_good(sink, out, is_appended):
+    run = sink()
+    if is_appended:
+        run.run_epoch([[1]])
+    run.seal([[2]], is_last=True)
+    run.publish()
+    (part,) = out.glob("part-*")
+    part.unlink()
+    for _ in range(2):
+        with raises(PART_GONE) as caught:
+            run.restart()
+    assert caught.value.facts["path"] == str(part)
+    Path(caught.value.facts["path"]).write_bytes(b"")
+    run.restart()
+    run.run_epoch([[3]], is_last=True)
+
+    assert parts(out) == ["", "3\n"]
+
+
 def test_a_copy_left_behind_by_a_rename_across_file_systems_is_removed(sealed, out):
     run, open_part = sealed
     run.publish()
@@ -228,7 +249,7 @@ def test_a_staged_file_that_is_gone_before_it_was_published_is_an_error(sink):
     run.seal([[1]], is_last=True)
     run.services.storage.delete_tree("staged")
 
-    with pytest.raises(ObjectMissingError):
+    with raises(PART_GONE):
         run.publish()
 
 

@@ -133,6 +133,18 @@ OUTPUT_HELD = BicycleError.row(
         "other job no longer exists, remove {mark!r}"
     ),
 )
+PART_GONE = BicycleError.row(
+    "BIC-1727",
+    "output file {path!r} is missing, and its content is no longer in the checkpoint directory",
+    cause=(
+        "A consumer moved or deleted an output file before its publication was recorded, or a file "
+        "of the checkpoint directory was deleted."
+    ),
+    fix=(
+        "if a consumer has read the file, create an empty file at {path!r} and start again; "
+        "otherwise restore the checkpoint directory from a copy"
+    ),
+)
 PORT_UNAVAILABLE = BicycleError.row(
     "BIC-1730",
     "vertex {vertex!r}: cannot listen on {host}:{port}: {reason}",

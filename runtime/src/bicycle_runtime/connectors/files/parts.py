@@ -28,7 +28,7 @@ from zlib import crc32
 from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_name
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
-from bicycle_runtime.connectors.errors import OPEN_PART_DAMAGED
+from bicycle_runtime.connectors.errors import OPEN_PART_DAMAGED, PART_GONE
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.contract import StagedFile
 from bicycle_sdk.logging import log_event
@@ -126,6 +126,7 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
     Raises:
         STAGED_FILE_DAMAGED: a staged file differs from the sealed one.
         OPEN_PART_DAMAGED: the open part lost sealed bytes.
+        PART_GONE: the final file was moved away, or its content was deleted.
         ObjectMissingError: a staged file that is still needed is gone.
         StorageError: the output directory cannot be written.
     """
@@ -143,6 +144,9 @@ def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         if plan.path is not None:
             storage.delete(plan.path)
         return
+    renamed = plan.path if plan.start else plan.files[0].path if len(plan.files) == 1 else None
+    if target is not None and renamed is not None and not storage.exists(renamed):
+        raise PART_GONE(path=str(target))
     if plan.path is not None and isinstance(storage, LocalStorage):
         _append(plan, storage, plan.path)
         if target is not None:
