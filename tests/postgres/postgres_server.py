@@ -57,6 +57,12 @@ class PostgresServer:
         """End it at once, with all sessions, as a crash does."""
         self._call("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", "immediate", "stop")
 
+    def fail_over(self) -> None:
+        """Start it again as a replica; `select pg_promote()` makes it the primary."""
+        self.kill()
+        (self._folder / "data/standby.signal").touch()
+        self.start()
+
     def query(self, text: str, *values: object) -> list[tuple]:
         """Return the rows of a statement, none where it has none; a kill loses nothing of it."""
         options = "-c synchronous_commit=on"

@@ -130,6 +130,8 @@ class PostgresServer:
             keepalives_interval=5,
             keepalives_count=3,
             tcp_user_timeout=30_000,
+            # A replica lacks rows, and does not show which transactions are still writing.
+            target_session_attrs="primary",
             password=self.reveal(),
         )
 

@@ -193,7 +193,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         """Return whether the server may come back; the session is not used again."""
         if isinstance(error, psycopg.Error):
             self._server.close()
-        return isinstance(error, psycopg.OperationalError) and not _is_about_rows(error)
+        away = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+        return isinstance(error, away) and not _is_about_rows(error)
 
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         """Write an epoch.

@@ -273,16 +273,10 @@ class PostgresSource(Source):
     def _check(self, connection: psycopg.Connection[Any]) -> None:
         name = table_name(self._options.table).as_string(connection)
         column = self._options.column
-        [row] = connection.execute(
-            "select to_regclass(%s)::oid, pg_is_in_recovery()", [name]
-        ).fetchall()
-        if row[1]:
-            raise self._unsuitable(
-                "the server is a replica, which does not show open transactions", "use the primary"
-            )
-        if row[0] is None:
+        [[oid]] = connection.execute("select to_regclass(%s)::oid", [name]).fetchall()
+        if oid is None:
             raise self._unsuitable("it is missing, or not visible to the user", "create it")
-        found = connection.execute(_COLUMN, [row[0], column]).fetchall()
+        found = connection.execute(_COLUMN, [oid, column]).fetchall()
         if not found:
             raise self._unsuitable(f"it has no column {column!r}", "choose an existing column")
         [(kind, is_required, is_unique)] = found
