@@ -102,6 +102,7 @@ _DESCRIPTIONS = {
     "past_use_unreadable": "The service could not read the past use of slots; it starts at zero.",
     "phase_advanced": "A phase of a start, or of loading state, advanced.",
     "phase_ended": "A phase of a start, or of loading state, ended.",
+    "postgres_awaited": "PostgreSQL is unreachable or a replica; the source or sink waits.",
     "publication_waiting": "The target of a sink does not respond; publishing is tried again.",
     "reader_gone": "The reader of the output, such as `head`, closed the pipe.",
     "records_refused": "The target of a sink rejected records; they are dead letters.",

@@ -93,3 +93,24 @@ def test_a_source_reads_nothing_from_a_replica(server, table, source):
 
     assert run.source.poll().is_reachable
     assert [row["id"] for row in run.read(BUDGET).values] == [100]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_task_waits_for_a_server_that_is_away_longer_than_a_start(
+    server, table, source, is_begun
+):
+    server.query(f"create table {table} (id serial primary key)")
+    server.query(f"insert into {table} select from generate_series(1, 3000)")
+    run = source(connect_timeout_ms=1_000)
+    run.source.poll()
+    [part] = run.source.plan(BUDGET)
+    batches = run.reader.read(part)
+    found = list(next(batches).values) if is_begun else []
+    server.kill()
+    timer = threading.Timer(3.0, server.start)
+    timer.start()
+    for batch in batches:
+        found += batch.values
+    timer.join()
+
+    assert [row["id"] for row in found] == list(range(1, 3001))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -16,8 +18,10 @@ from bicycle_runtime.connectors.settings import option_error
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.logging import log_event
 from bicycle_sdk.secrets import Secret
 
+_LOG = logging.getLogger(__name__)
 _ATTEMPT_S = 5
 _NOT_YET = ("the database system is", "too many clients", "connection slots are reserved")
 _PAUSE_S = 0.2
@@ -30,11 +34,16 @@ class PostgresServer:
         url: Without a password.
         password: A reference to it, or None.
         spec: Of the connector, for errors.
-        connect_timeout_ms: How long a start tries.
+        connect_timeout_ms: How long a start tries; None for a task, which waits without a limit.
     """
 
     def __init__(
-        self, url: str, password: Secret | None, spec: ConnectorSpec, *, connect_timeout_ms: int
+        self,
+        url: str,
+        password: Secret | None,
+        spec: ConnectorSpec,
+        *,
+        connect_timeout_ms: int | None,
     ) -> None:
         self._spec = spec
         self._url = url
@@ -76,15 +85,21 @@ class PostgresServer:
             POSTGRES_UNREACHABLE: for too long.
         """
         begun = clock.monotonic()
-        while True:
+        timeout_ms = self._connect_timeout_ms
+        for attempt in count():
             try:
                 connection = self._connect()
                 break
             except psycopg.OperationalError as error:
                 waited_ms = round((clock.monotonic() - begun) * 1_000)
-                is_over = waited_ms > self._connect_timeout_ms or is_stopping.wait(_PAUSE_S)
-                if is_over or not _is_away(error):
+                is_late = timeout_ms is not None and waited_ms > timeout_ms
+                if is_late or is_stopping.wait(_PAUSE_S) or not _is_away(error):
                     raise self.unreachable(waited_ms, error) from error
+                if attempt == 0:
+                    log_event(
+                        _LOG, "postgres_awaited", level=logging.WARNING,
+                        operator=self._spec.vertex_id, reason=str(error).strip(),
+                    )  # fmt: skip
         with connection:
             yield connection
 

@@ -80,25 +80,35 @@ class PostgresReader:
         return {**vars(self), "_server": None}
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the rows of the range."""
+        """Yield the rows of the range; a server that is away is waited for.
+
+        Raises:
+            POSTGRES_UNREACHABLE: the login is refused.
+        """
         if self._server is None:
-            options = self.options
             self._server = PostgresServer(
-                options.url, None, self.spec, connect_timeout_ms=options.connect_timeout_ms
+                self.options.url, None, self.spec, connect_timeout_ms=None
             )
             self._server.revealed = self.password
-        begin = part.start
-        with self._server.opened(SystemClock(), threading.Event()) as connection:
-            for rows, is_last in _pieces(connection, self._statement(), (part.start, part.end)):
-                numbers = [row[self.options.column] for row in rows]
-                begin = part.end if is_last else numbers[-1] + 1
-                yield records_of(
-                    rows,
-                    self.spec.record_type,
-                    numbers,
-                    begin,
-                    timestamp_field=self.options.timestamp_field,
-                )
+        begin, is_last = part.start, False
+        while not is_last:
+            with self._server.opened(SystemClock(), threading.Event()) as connection:
+                try:
+                    for rows, is_last in _pieces(connection, self._statement(), (begin, part.end)):
+                        begin = part.end if is_last else rows[-1][self.options.column] + 1
+                        yield self._batch(rows, begin)
+                except psycopg.OperationalError:
+                    if not connection.closed:  # Else the rows that are left are read again.
+                        raise
+
+    def _batch(self, rows: list[dict[str, Any]], next_offset: int) -> SourceBatch:
+        return records_of(
+            rows,
+            self.spec.record_type,
+            [row[self.options.column] for row in rows],
+            next_offset,
+            timestamp_field=self.options.timestamp_field,
+        )
 
     def close(self) -> None:
         """Do nothing: the reader keeps no session."""
