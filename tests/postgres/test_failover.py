@@ -109,8 +109,10 @@ def test_a_task_waits_for_a_server_that_is_away_longer_than_a_start(
     server.kill()
     timer = threading.Timer(3.0, server.start)
     timer.start()
-    for batch in batches:
-        found += batch.values
-    timer.join()
+    try:
+        for batch in batches:
+            found += batch.values
+    finally:
+        timer.join()
 
     assert [row["id"] for row in found] == list(range(1, 3001))

@@ -205,6 +205,36 @@ def test_a_password_travels_with_the_reader_and_is_not_shown(server, table, sour
     assert batch.values == [{"id": 1}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "strange", "usual"),
+    [
+        ("timestamptz", "infinity", "2026-03-01 12:30+00"),
+        ("timestamp", "-infinity", "2026-03-01 12:30"),
+        ("timestamp", "10000-01-01 00:00:00", "2026-03-01 12:30"),
+        ("date", "0044-03-15 BC", "2026-03-01"),
+        ("time", "24:00:00", "12:30"),
+        ("date[]", "{2026-03-01,infinity}", "{2026-03-01}"),
+        ("tstzrange", '["2026-03-01 12:30:00+00",infinity)', "empty"),
+    ],
+)
+def test_a_time_that_python_does_not_have_makes_its_row_a_bad_record(
+    server, table, source, kind, strange, usual
+):
+    server.query(f"create table {table} (id serial primary key, at {kind})")
+    server.query(f"insert into {table} (at) select '{usual}' from generate_series(1, 200)")
+    server.query(f"insert into {table} (at) values ('{strange}'), ('{usual}'), ('{strange}')")
+    run = source()
+    run.source.poll()
+    epoch = run.read(BUDGET)
+
+    assert [row["id"] for row in epoch.values] == [*range(1, 201), 202]
+    assert [failure.offset for failure in epoch.failures] == [201, 203]
+    assert len({repr(row["at"]) for row in epoch.values}) == 1
+    for failure in epoch.failures:
+        assert "'at'" in failure.reason
+        assert b'"id":20' in failure.raw
+
+
 def test_the_call_says_what_the_connector_needs():
     found = postgres_source("postgresql://h/d", "t", "id", password=Secret.env("P"), start_at=5)
 
