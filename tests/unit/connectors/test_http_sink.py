@@ -4,10 +4,12 @@ import base64
 import json
 import pickle
 import ssl
+import traceback
 from dataclasses import dataclass
 
 import pytest
 
+from bicycle_runtime.base.errors import HEADER_UNUSABLE
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     HTTP_REFUSED,
@@ -164,6 +166,22 @@ def test_a_secret_goes_with_each_request_and_nowhere_else(server, sink, monkeypa
     monkeypatch.delenv("TOKEN")
     with pytest.raises(SecretError):
         sink(headers={"Authorization": Secret.env("TOKEN").to_json()})
+
+
+@pytest.mark.parametrize(
+    "secret", ["ge\nheim", "ge\0heim", "ge\x01heim", "ge\x7fheim", " geheim", "geheim ", "gehéim"]
+)
+def test_a_header_that_cannot_be_sent_is_an_error_without_its_value(server, sink, tmp_path, secret):
+    file = tmp_path / "token"
+    file.write_bytes(secret.encode())
+
+    with raises(HEADER_UNUSABLE) as caught:
+        sink(headers={"Authorization": Secret.file(file).to_json()})
+    assert "Authorization" in str(caught.value)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert secret not in shown
+    assert repr(secret)[1:-1] not in shown
+    assert not server.requests
 
 
 def test_a_job_that_must_end_does_not_wait_for_the_server(server, sink):

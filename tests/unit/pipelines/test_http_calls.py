@@ -2,10 +2,13 @@
 
 import json
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from bicycle_runtime.base.errors import HEADER_UNUSABLE
+from tests.raising import raises
 from tests.unit.pipelines.pipeline_runs import ran, run
 from tests.unit.pipelines.test_operators import SINK, collection, graph_of
 
@@ -69,6 +72,17 @@ def test_answers_are_added_in_order_or_put_into_a_field(server, monkeypatch):
     post = f"{{url: '{server.url}/score', method: POST}}"
     assert run(pipeline([{"n": 1}], post), "yaml") == [{"n": 1, "size": 7}]
     assert server.asked[-1] == ("/score", {"n": 1})
+
+
+def test_a_header_that_cannot_be_sent_ends_the_job_without_its_value(server, monkeypatch):
+    monkeypatch.setenv("TOKEN", "Bearer ge\nheim")
+    config = f"{{url: '{server.url}/x', secret_headers: {{Authorization: 'env:TOKEN'}}}}"
+
+    with raises(HEADER_UNUSABLE) as caught:
+        run(pipeline([{"ip": 1}], config), "yaml")
+    assert caught.value.facts["name"] == "Authorization"
+    assert "heim" not in "".join(traceback.format_exception(caught.value))
+    assert not server.asked
 
 
 def test_what_is_no_good_answer_meets_the_rule_after_its_retries(server):

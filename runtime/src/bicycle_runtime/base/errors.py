@@ -113,6 +113,14 @@ class UnsafePathError(BicycleError):
     )
 
 
+HEADER_UNUSABLE = BicycleError.row(
+    "BIC-1141",
+    "the value of HTTP header {name!r} contains a character that HTTP does not permit",
+    cause="A header, or the secret in it, contains a control character or is not ASCII text.",
+    fix="remove newlines, control characters, other letters than ASCII, and spaces at both ends",
+)
+
+
 class UnknownError(BicycleError):
     """An error of another version or missing extension; its text and code are kept."""
 

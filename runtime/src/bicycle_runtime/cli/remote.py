@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.http_headers import reveal_headers
 from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE, TOKEN_EXPOSED
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import duration_text
@@ -166,12 +167,13 @@ class Remote:
         """Hold a good answer open.
 
         Raises:
+            HEADER_UNUSABLE: the token cannot be sent.
             SERVICE_UNREACHABLE: see ``get``.
             BicycleError: the service refuses.
         """
         headers = {"Content-Type": kind} if kind else {}
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+            headers |= reveal_headers({"Authorization": f"Bearer {self.token}"})
         try:
             connection = self._connection()
         except OSError as error:

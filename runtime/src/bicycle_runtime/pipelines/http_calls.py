@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from bicycle_runtime.base.http_headers import reveal_headers
 from bicycle_runtime.endpoints.field_functions import field_of, text_of
 from bicycle_runtime.pipelines.operator_keys import HttpCall
 from bicycle_sdk import AsyncIOFunction, Context
@@ -53,9 +54,8 @@ class CallServer(AsyncIOFunction[Any, Any]):
         import httpx
 
         secrets = {name: Secret.parse(text) for name, text in self.spec.secret_headers.items()}
-        revealed = {name: secret.reveal() for name, secret in secrets.items()}
         limits = httpx.Limits(max_connections=self.spec.capacity)
-        headers = {**self.spec.headers, **revealed}
+        headers = reveal_headers({**self.spec.headers, **secrets})
         self._client = httpx.AsyncClient(headers=headers, limits=limits, timeout=None)
         self._names = fields_in_url(self.spec.url)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from bicycle_runtime.base.http_headers import reveal_headers
 from bicycle_runtime.connectors.errors import HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
@@ -38,7 +39,6 @@ from bicycle_runtime.contract import (
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import log_event
-from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks import HttpSinkOptions
 from bicycle_streams.errors import StreamError
 from bicycle_streams.options import tls_context
@@ -118,6 +118,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         """Resolve the secrets, and check that the server responds.
 
         Raises:
+            HEADER_UNUSABLE: the value of a header cannot be sent.
             HTTP_UNREACHABLE: it does not.
             SecretError: a secret is not at the location of its reference.
         """
@@ -264,12 +265,8 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         )  # fmt: skip
 
     def _open(self) -> httpx.Client:
-        headers = {
-            name: value.reveal() if isinstance(value, Secret) else value
-            for name, value in self._headers.items()
-        }
         return httpx.Client(
-            headers=headers,
+            headers=reveal_headers(self._headers),
             timeout=self._options.request_timeout_ms / 1_000,
             verify=True if self._tls is None else self._tls,
         )
