@@ -8,8 +8,9 @@ from pyarrow import parquet
 
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.frames.vectors import Vector
-from bicycle_runtime.tables.functions import conversion_of
+from bicycle_runtime.tables.functions import convert_stored
 from bicycle_runtime.testing import Harness
+from bicycle_sdk import col
 from tests.unit.tables.sql_runs import built, graph, problems, ran, run
 
 TABLE = "CREATE TABLE t (a BIGINT, b VARCHAR) WITH (kind = 'file', path = 'in');"
@@ -103,7 +104,7 @@ def test_times_and_decimals_of_json_are_texts_or_numbers():
     ],
 )
 def test_texts_become_the_same_times_at_once_as_one_by_one(text, is_at_once):
-    _, convert = conversion_of("TIMESTAMP")
+    _, convert, _ = convert_stored("TIMESTAMP", col("at"), "file").arguments
 
     found = convert.vector(Vector(2, [text, None]))
 

@@ -298,7 +298,7 @@ def _convert(arguments: tuple[Any, ...], columns: Frame) -> Vector:
     found = evaluate(value, columns)
     if found.kinds <= kinds:
         return found
-    if function is None or not found.kinds <= _PLAIN | _TIMES:
+    if function is None or not found.kinds <= _PLAIN | _TIMES | {list}:
         raise Refused
     whole: Vector | None = function.vector(found) if hasattr(function, "vector") else None
     if whole is not None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.evaluation import HasExpression, evaluate, sql_rows
 from bicycle_runtime.expressions.sql.located import RowError
+from bicycle_runtime.expressions.sql.nested import items_of
 from bicycle_runtime.expressions.sql.steps import (
     CompiledExpressions,
     ComputedFields,
@@ -272,18 +273,41 @@ def _decimal(digits: tuple[int, int], value: Any) -> Decimal | None:
     return None if value is None else exact_decimal(value, *digits)
 
 
-def conversion_of(word: str) -> tuple[frozenset[type], Callable[[Any], Any]] | None:
-    """Return the conversion of values of connectors to a type, such as texts of JSON.
+def _items(convert: Callable[[Any], Any] | None, value: Any) -> list[Any] | None:
+    """Return a list, or JSON text of one, with converted items."""
+    found = (msgspec.json.decode(value) if value else None) if isinstance(value, str) else value
+    if found is None or convert is None:
+        return found
+    return list(map(convert, items_of(found)))
 
-    Returns:
-        The types of values that are kept, and the function for a batch with others; None for a
-        type that needs no conversion.
+
+def convert_stored(word: str, source: Expression, kind: str) -> Expression:
+    """Return values of a connector, such as texts of JSON, as values of a type.
+
+    Args:
+        word: The type.
+        source: The values.
+        kind: The connector, or ``csv`` if arrays are texts of JSON.
     """
-    digits = decimal_digits(word)
-    return _CONVERSIONS.get(word) if digits is None else (_DECIMALS, partial(_decimal, digits))
+    item, depth = word.rstrip("[]"), word.count("[]")
+    digits = decimal_digits(item)
+    conversion = _CONVERSIONS.get(item)
+    if digits is not None:
+        conversion = _DECIMALS, partial(_decimal, digits)
+    if kind in _TYPED:
+        conversion = _STORED_JSON if item == "JSON" and kind == "parquet" else None
+    if conversion is None and (not depth or kind != "csv"):
+        return source
+    kinds, convert = conversion or (frozenset(), None)
+    for _ in range(depth):
+        kinds, convert = _NULLS, partial(_items, convert)
+    return Expression("converted", kinds, convert, source)
 
 
+# Connectors whose values have the types of their columns; those of others may be texts.
+_TYPED = ("parquet", "postgres")
 _NULL = type(None)
+_NULLS = frozenset({_NULL})
 _TEXTS: frozenset[type] = frozenset({str, _NULL})
 _DECIMALS: frozenset[type] = frozenset({Decimal, _NULL})
 _CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
@@ -293,17 +317,12 @@ _CONVERSIONS: Mapping[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
 }
 
 
-def json_value(text: str | None) -> Any:
-    """Return the value of a JSON text."""
-    return None if text is None else msgspec.json.decode(text)
-
-
 def _stored_json(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, str) else value
 
 
 # The conversion of JSON values of Parquet, which are texts, or columns with fields.
-STORED_JSON = (frozenset({dict, list, Decimal, time, bytes, _NULL}), _stored_json)
+_STORED_JSON = (frozenset({dict, list, Decimal, time, bytes, _NULL}), _stored_json)
 
 
 class DecimalAverage(Average[Any]):

@@ -93,7 +93,7 @@ def late_values(plan: LateRows) -> list[Expression]:
     read: list[Expression] = []
     for column in late_fields(plan.window):
         source = Expression("item", col("value"), lit(column.field))
-        read.append(tree.column(source, "VARCHAR" if column.type == "JSON" else column.type))
+        read.append(tree.column(source, column.type.replace("JSON", "VARCHAR")))
     end = tree.column("window.end", "BIGINT")
     bounds = tree.column("window.start", "BIGINT"), end, tree.call("subtract", end, tree.literal(1))
     return [*read, *(tree.call("epoch_ms", bound) for bound in bounds)]

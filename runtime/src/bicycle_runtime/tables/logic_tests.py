@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql import tree
+from bicycle_runtime.expressions.sql.nested import json_value
 from bicycle_runtime.tables.building import Building
 from bicycle_runtime.tables.dialect import (
     Cursor,
@@ -30,7 +31,7 @@ from bicycle_runtime.tables.dialect import (
     split_statements,
 )
 from bicycle_runtime.tables.errors import SQL_INVALID, SqlProblem
-from bicycle_runtime.tables.functions import SqlRecord, json_value
+from bicycle_runtime.tables.functions import SqlRecord
 from bicycle_runtime.tables.logic_records import (
     LogicRecord,
     LogicText,
@@ -344,7 +345,7 @@ def _value(column: ColumnDefinition, node: exp.Expr, table: Name) -> Any:
     plain = _compute(value)
     try:
         return (
-            json_value(plain) if column.type == "JSON" else _compute(tree.cast(value, column.type))
+            json_value(plain) if "JSON" in column.type else _compute(tree.cast(value, column.type))
         )
     except ValueError:
         return plain

@@ -14,6 +14,7 @@ from typing import Any
 from bicycle_runtime.endpoints.sources import SourceKeys
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.located import offsets
+from bicycle_runtime.expressions.sql.nested import json_value
 from bicycle_runtime.tables.aggregates import function_of
 from bicycle_runtime.tables.catalog import Catalog, Table
 from bicycle_runtime.tables.errors import SqlProblem
@@ -24,7 +25,6 @@ from bicycle_runtime.tables.functions import (
     SqlRow,
     UnnestItems,
     WithClock,
-    json_value,
 )
 from bicycle_runtime.tables.joined import lower_join, lower_lookup, row_type
 from bicycle_runtime.tables.keys import decoded_key, encoded_key
@@ -61,6 +61,7 @@ from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows.aggregates import Count
 
 _NAME_MAX = 60
+_NULLS = frozenset({type(None)})
 
 
 class Lowering:
@@ -111,7 +112,7 @@ class Lowering:
         The rows of all plans are written to one sink.
         """
         stored = table.stored_columns if table.kind != "parquet" else ()  # It has texts of JSON.
-        json = {column.name.text for column in stored if column.type == "JSON"}
+        json = {column.name.text for column in stored if "JSON" in column.type}
         for plan in plans:
             if id(plan) not in self._written:
                 self._written[id(plan)] = decode_json(plan, json)
@@ -387,7 +388,7 @@ def decode_json(plan: Plan, names: Collection[str]) -> Plan:
     if not names:
         return plan
     values = tuple(
-        Expression("apply", json_value, col(column.field))
+        Expression("converted", _NULLS, json_value, col(column.field))
         if column.name in names
         else column.read()
         for column in plan.columns

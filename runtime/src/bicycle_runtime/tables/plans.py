@@ -37,9 +37,8 @@ class PlanColumn:
 
     def read(self) -> Expression:
         """Return the expression of its value. JSON values are texts in the records of a plan."""
-        if self.type == "JSON":
-            return tree.cast(tree.column(self.field, "VARCHAR"), "JSON")
-        return tree.column(self.field, self.type)
+        stored = tree.column(self.field, self.type.replace("JSON", "VARCHAR"))
+        return tree.cast(stored, self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -332,7 +331,7 @@ def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expr
 
 def field_read(expression: Expression) -> str | None:
     """Return the field that an expression is, or None for another expression."""
-    if expression.operation == "sql.cast" and expression.arguments[0] == "JSON":
+    if expression.operation == "sql.cast" and "JSON" in expression.arguments[0]:
         expression = expression.arguments[1]  # As ``PlanColumn.read`` does.
     if expression.operation != "sql.column":
         return None

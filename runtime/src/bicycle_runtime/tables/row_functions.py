@@ -10,8 +10,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from bicycle_runtime.expressions.sql.nested import json_value
 from bicycle_runtime.expressions.sql.python_calls import PythonFunction
-from bicycle_runtime.tables.functions import JoinedFields, SqlRow, json_value
+from bicycle_runtime.tables.functions import JoinedFields, SqlRow
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.database_options import PostgresLookupOptions
 from bicycle_sdk.functions import KeyedProcessFunction
@@ -176,7 +177,7 @@ class CalledRows:
 
     def __call__(self, record: Mapping[str, Any]) -> list[dict[str, Any]]:
         given = [
-            json_value(record[name]) if kind == "JSON" else record[name]
+            json_value(record[name]) if "JSON" in kind else record[name]
             for name, kind in zip(self.arguments, self.function.types, strict=True)
         ]
         kept = {name: value for name, value in record.items() if name not in self.arguments}

@@ -18,7 +18,7 @@ from bicycle_runtime.expressions.sql.located import locate
 from bicycle_runtime.tables.catalog import find_name, no_such
 from bicycle_runtime.tables.dialect import StatementDialect, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.functions import STORED_JSON, conversion_of
+from bicycle_runtime.tables.functions import convert_stored
 from bicycle_runtime.tables.moments import fields_of
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -35,8 +35,6 @@ from bicycle_runtime.tables.statements import ColumnDefinition
 from bicycle_sdk.expressions import Expression, col, lit
 
 OUTER = "outer."  # The beginning of fields of the query around a query.
-# Connectors whose values have the types of their columns; those of others may be texts.
-_TYPED = ("parquet", "postgres")
 _POSITION = re.compile(r" \(line \d+, column \d+\)")
 
 
@@ -309,18 +307,14 @@ def read_stored(
     """Return the value of a column from the record of a connector."""
     name = column.name.text
     source = col(name) if has_fields else Expression("field_or", name, lit(None))
-    if is_csv:
+    if is_csv and not column.type.endswith("[]"):
         text = tree.column(source, "VARCHAR")
         if column.type != "VARCHAR":
             text = tree.call("nullif", text, tree.literal(""))
         value = tree.cast(text, column.type)
     else:
-        conversion = None if connector in _TYPED else conversion_of(column.type)
-        if connector == "parquet" and column.type == "JSON":
-            conversion = STORED_JSON
-        if conversion is not None:
-            source = Expression("converted", *conversion, source)
-        value = tree.column(source, column.type)
+        found = convert_stored(column.type, source, "csv" if is_csv else connector)
+        value = tree.column(found, column.type)
     return check_null(value, column, column.name.at)
 
 

@@ -255,7 +255,7 @@ class TableSession:
         ]
         key = f"{view} {columns}"
         if key not in self._rows:
-            json = {each.name for each in columns if each.type == "JSON"}
+            json = {each.name for each in columns if "JSON" in each.type}
             values = map(
                 tree.cast, (each.read() for each in plan.columns), (each.type for each in columns)
             )

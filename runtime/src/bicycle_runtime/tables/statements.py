@@ -336,7 +336,7 @@ def _type(cursor: Cursor) -> SqlType:
         found = type_named(given)
     except ValueError as error:
         raise SqlProblem(at, str(error)) from error
-    if found in ("INTERVAL", "BLOB"):
+    if found.rstrip("[]") in ("INTERVAL", "BLOB"):
         raise SqlProblem(at, f"columns of type {found} are not supported")
     digits = [token.text for token in tokens if token.token_type == TokenType.NUMBER]
     if found in ("TIMESTAMP", "TIME") and digits and int(digits[0]) > _TIME_DIGITS_MAX:

@@ -129,7 +129,7 @@ class StepQuery:
             if each.type == "TIMESTAMP":  # A pipeline has times as text.
                 kinds[at] = PlanColumn(each.name, each.name, "VARCHAR")
                 values[at] = tree.cast(values[at], "VARCHAR")
-        json = {each.name for each in plan.columns if each.type == "JSON"}
+        json = {each.name for each in plan.columns if "JSON" in each.type}
         self._plan = decode_json(compose(plan, kinds, values), json)
 
     def add_to(self, env: StreamEnvironment, on_error: OnError) -> Any:

@@ -14,14 +14,13 @@ from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy
 import pyarrow
 import pyarrow.compute as pc
 
 from bicycle_runtime.expressions.sql.casts import conversion
 from bicycle_runtime.expressions.sql.located import Located, locate_errors
-from bicycle_runtime.expressions.sql.nested import json_of, text_of, value_at
+from bicycle_runtime.expressions.sql.nested import json_of, json_texts, text_of, value_at
 from bicycle_runtime.expressions.sql.table import FUNCTIONS
 from bicycle_runtime.expressions.sql.types import (
     DECIMAL_DIGITS_MAX,
@@ -387,7 +386,7 @@ def _as_column(word: SqlType, vector: Vector) -> Any:
     found = vector.as_they_lie
     if isinstance(found, numpy.ndarray):
         return pyarrow.array(found) if found.dtype.kind == _NUMPY_KINDS.get(word) else None
-    if not isinstance(vector, ArrowVector) or word == "JSON":
+    if not isinstance(vector, ArrowVector) or "JSON" in word:
         return None
     column = vector.column
     if column.type == kind:
@@ -426,8 +425,8 @@ def _listed_column(word: SqlType, items: list[Any]) -> Any:
         is_ms = set(map(type, items)) == {int}
         if not is_ms or min(items) <= -TIME_MS_MAX or max(items) >= TIME_MS_MAX:
             items = [None if value is None else time_of(value) for value in items]
-    elif word == "JSON":
-        items = [None if value is None else msgspec.json.encode(value).decode() for value in items]
+    elif "JSON" in word:
+        items = [json_texts(value, word.count("[]")) for value in items]
     elif (refused := _REFUSED.get(word.rstrip("[]"))) and _has(items, refused):
         raise TypeError(f"the value of the field is not a {word}")
     return pyarrow.array(items, arrow_type(word))

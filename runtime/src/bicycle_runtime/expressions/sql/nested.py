@@ -94,6 +94,31 @@ def json_of(value: Any) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
+def json_value(value: Any) -> Any:
+    """Return the value of a JSON text; of a list, those of its items."""
+    if isinstance(value, list):
+        return list(map(json_value, value))
+    return None if value is None else _decode(value)
+
+
+def json_texts(value: Any, depth: int) -> Any:
+    """Return the JSON text of a value; of lists as deep as ``depth``, those of their items."""
+    if value is None or not depth:
+        return None if value is None else _encode(value).decode()
+    return [json_texts(one, depth - 1) for one in items_of(value)]
+
+
+def items_of(value: Any) -> list[Any]:
+    """Return a value that is a list.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, list):
+        raise TypeError(f"expected an array, got {type(value).__name__}")
+    return value
+
+
 def _parse(text: str) -> Any:
     return _decode(text.encode())
 

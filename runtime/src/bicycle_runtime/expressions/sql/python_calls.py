@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from bicycle_runtime.expressions.sql.nested import json_value
 from bicycle_runtime.expressions.sql.types import SqlType
 from bicycle_runtime.frames.arrays import listed_values
 
@@ -97,9 +96,7 @@ class PythonFunction:
 
     def _values(self, at: int, column: Any) -> list[Any]:
         values = listed_values(column)
-        if self.types[at] == "JSON":
-            return [None if one is None else msgspec.json.decode(one) for one in values]
-        return values
+        return json_value(values) if "JSON" in self.types[at] else values
 
     def _describe(self, error: Exception) -> str:
         frames = [each for each in traceback.extract_tb(error.__traceback__)][1:]
