@@ -51,6 +51,34 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     client_names: ClassVar[bool] = False
     needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
+    @classmethod
+    def collect_tables(
+        cls, data: Mapping[str, Any], checks: Checks, path: KeyPath
+    ) -> dict[str, Any]:
+        """Return keys; those with a dot become items of tables.
+
+        ``headers.Accept`` is an item of the option ``headers``; other unknown keys with a dot are
+        properties of the client, if there is one.
+        """
+        found = dict(data)
+        for key in data:
+            word, dot, name = key.partition(".")
+            table = cls.aliases.get(word, word)
+            if table not in cls.tables and cls.client_names:
+                table, name = "properties", key
+            if not dot or key in cls.aliases or table not in cls.tables:
+                continue
+            given = found.get(table) or {}
+            if name in given:
+                checks.note((*path, key), f"{table}.{name} is set twice", at_key=True)
+            elif isinstance(given, dict):
+                checks.locate((*path, table, name), (*path, key))
+                found[table] = {**given, name: data[key]}
+            else:
+                continue
+            del found[key]
+        return found
+
     def format_of_values(self) -> Format | None:
         """Return the format of values with its options; None for that of the connector.
 

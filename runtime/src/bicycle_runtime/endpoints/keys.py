@@ -42,6 +42,7 @@ class ConnectorKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         kinds: The kinds of the options, by name.
         more_formats: Names of formats of values beside those of this installation.
         option_names: The keys that are options.
+        tables: Options that are tables of names and values.
         all_options: All options of the connector.
         connector: The connector.
     """
@@ -53,6 +54,7 @@ class ConnectorKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     kinds: ClassVar[Mapping[str, str]] = {}
     more_formats: ClassVar[tuple[str, ...]] = ()
     option_names: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[frozenset[str]] = frozenset()
     all_options: ClassVar[frozenset[str]] = frozenset()
     connector: ClassVar[ConnectorDescription]
 
@@ -104,6 +106,8 @@ def keys_of_connector(
             "former_names": frozenset(aliases).difference(*(info.words for info in infos)),
             "kinds": kinds,
             "option_names": tuple(kinds),
+            "tables": base.tables
+            | {info.name for info in infos if _is_table(_accept(info, kinds[info.name]))},
             "all_options": frozenset(info.name for info in describe(options_class)),
         },
         module=__name__,
@@ -165,6 +169,10 @@ def _collection(hint: Any) -> Any:
     if origin in (dict, abc.Mapping):
         return dict.__class_getitem__((str, arguments[1]))
     return str if isinstance(hint, type) and issubclass(hint, PurePath) else Any
+
+
+def _is_table(accepted: Any) -> bool:
+    return accepted is Any or typing.get_origin(accepted) is dict
 
 
 def _bound(value: float | None) -> float | None:

@@ -154,6 +154,7 @@ class _Parquet(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 class _Requests(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     about: ClassVar[str] = "Requests to a server, with records as JSON."
+    tables: ClassVar[frozenset[str]] = frozenset({"secret_headers"})
 
     secret_headers: Annotated[
         dict[str, str], describe("Headers with secrets; each value is env:NAME or file:PATH.")

@@ -344,25 +344,12 @@ class _Reading:
             return None
         if not isinstance(data, dict):
             return self._checks.table(data, kind, path)
-        keys = self._collect_properties(data, kind.aliases, path) if kind.client_names else data
+        keys = kind.collect_tables(data, self._checks, path) if kind.client_names else data
         for names in kind.needs:
             if not any(map(keys.get, names)):
                 text = f"{label_of((*path, names[0]))} must be set for {word} {operator}"
                 self._checks.missing((*path, names[0]), f"{text} (or {', '.join(names[1:])})")
         return self._checks.table(keys, kind, path, of=f"{word} {operator}")
-
-    def _collect_properties(
-        self, data: dict[str, Any], aliases: Mapping[str, str], path: KeyPath
-    ) -> dict[str, Any]:
-        """Return keys; unknown keys with a dot become properties of the client."""
-        names = [key for key in data if "." in key and key not in aliases]
-        given = data.get("properties")
-        if not names or not isinstance(given, dict | None):
-            return data
-        for name in names:
-            self._checks.locate((*path, "properties", name), (*path, name))
-        found = {key: value for key, value in data.items() if key not in names}
-        return {**found, "properties": {**(given or {}), **{name: data[name] for name in names}}}
 
     def _node(self, data: dict[str, Any], node_id: str, path: KeyPath, **facts: Any) -> Node | None:
         """Return a node with its common settings."""

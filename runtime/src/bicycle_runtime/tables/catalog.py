@@ -68,6 +68,7 @@ _OPTIONS_OF_OTHERS = {
     "json.ignore-parse-errors": "SET on_error = 'dead_letter'",
     "csv.ignore-parse-errors": "SET on_error = 'dead_letter'",
 }  # fmt: skip
+_PREFIXES_OF_OTHERS = ("scan.", "sink.", "lookup.", "key.", "value.", "json.", "csv.", "format.")
 # Sources whose records have no fields, or that only make sense in a pipeline.
 _NO_TABLES = {"collection", "generator", "text"}
 _COLUMN_WORDS: Mapping[SqlType, str] = {
@@ -376,6 +377,10 @@ class Catalog:
             if hint:
                 self._checks.note((*path, option), f"{table.name}.{key}: {hint}", at_key=True)
                 data.pop(key, None)
+            elif key.startswith(_PREFIXES_OF_OTHERS) and key not in kind.aliases:
+                self._checks.unknown(key, kind.all_options, path, aliases=kind.aliases)
+                data.pop(key)
+        data = kind.collect_tables(data, self._checks, path)
         found = self._checks.table(data, kind, path, of=f"{table.kind} {role}")
         if found is None:
             return None
