@@ -236,7 +236,9 @@ class Grouping:
                 raise SqlProblem(self._at(part), f"{nested_problem(part)}, {_OVER_GROUPS}")
             part.replace(exp.Var(this=len(self._queries)))
             self._queries.append(part)
-        return self._replace(with_fields(root.this, self._scope, self._default))
+        named = with_fields(root.this, self._scope, self._default)
+        replaced: exp.Expr = named.transform(self._over_group, copy=False)
+        return replaced
 
     def _extract_queries(self, plan: Plan, nodes: list[exp.Expr]) -> tuple[Plan, list[exp.Expr]]:
         """Return an aggregation with queries, and the expressions over it."""
@@ -251,25 +253,18 @@ class Grouping:
             found.append(root.this)
         return groups.plan, found or nodes
 
-    def _replace(self, node: exp.Expr) -> exp.Expr:
+    def _over_group(self, node: exp.Expr) -> exp.Expr:
         for key, column, _ in self._keys:
             if node == key:
                 return field_node(column.field, node)
         if is_aggregate(node) or isinstance(node, exp.Filter):
             return self._aggregate(node)
-        if isinstance(node, exp.Column):
-            if self._relation.window and node.name in WINDOW_COLUMNS:
-                return node
+        is_bound = self._relation.window and node.name in WINDOW_COLUMNS
+        if isinstance(node, exp.Column) and not is_bound:
             raise SqlProblem(
                 self._at(node), f"column {node.name} is neither in GROUP BY nor in an aggregate"
             )
-        found = node.copy()
-        for name, value in node.args.items():
-            if isinstance(value, exp.Expr):
-                found.set(name, self._replace(value))
-            elif isinstance(value, list):
-                found.set(name, [self._replace(e) if isinstance(e, exp.Expr) else e for e in value])
-        return found
+        return node
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
         for known, column, _ in self._aggregates:

@@ -130,10 +130,7 @@ def _join(plan: JoinRows, left: Any, right: Any, function: JoinedFields) -> Any:
 
 
 def _all_known(keys: Sequence[Expression]) -> Expression:
-    found = tree.call("is_not_null", keys[0])
-    for key in keys[1:]:
-        found = tree.call("and", found, tree.call("is_not_null", key))
-    return found
+    return tree.all_of([tree.call("is_not_null", key) for key in keys])
 
 
 def row_type(values: Sequence[Expression]) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -27,7 +26,6 @@ from bicycle_runtime.tables.plans import (
     Plan,
     PlanColumn,
     Scan,
-    filter_rows,
     require_stream,
     substitute,
     unique_field,
@@ -38,6 +36,7 @@ from bicycle_runtime.tables.scope import (
     Relation,
     compile_in,
     connects,
+    filter_all,
     is_known,
     split_and,
     sql_of,
@@ -193,14 +192,13 @@ class JoinBinder:
             found = binder.windows(*windows)
         else:
             found = binder.interval()
-        for value, condition in conditions.rest:
-            if how != "inner":
-                raise SqlProblem(
-                    self._at(condition), f"{how.upper()} JOIN supports equal keys, bounds of event "
-                    "times, and conditions of one side in ON (with FOR SYSTEM_TIME AS OF, of the "
-                    "left side); use an inner join, or compute the other conditions in SELECT",
-                )  # fmt: skip
-            found = filter_rows(found, value, sql_of(condition))
+        if conditions.rest and how != "inner":
+            raise SqlProblem(
+                self._at(conditions.rest[0][1]), f"{how.upper()} JOIN supports equal keys, bounds "
+                "of event times, and conditions of one side in ON (with FOR SYSTEM_TIME AS OF, of "
+                "the left side); use an inner join, or compute the other conditions in SELECT",
+            )  # fmt: skip
+        found = filter_all(found, conditions.rest)
         relations = [replace(each, plan=found, window=None) for each in both.relations]
         return found, NameScope(relations, scope.outer)
 
@@ -453,11 +451,11 @@ class _OneJoin:
             values = [self._sides[index].over_input(value) for value, _ in conditions]
             if values and self._how in (word, "full"):
                 # A row for which they are not true matches no other row: its keys become NULL.
-                value = reduce(partial(tree.call, "and"), values)
+                value = tree.all_of(values)
                 own[:] = [tree.case([(value, key)], tree.literal(None)) for key in own]
                 continue
-            for value, (_, node) in zip(values, conditions, strict=True):
-                plans[index] = filter_rows(plans[index], value, sql_of(node))
+            nodes = [node for _, node in conditions]
+            plans[index] = filter_all(plans[index], [*zip(values, nodes, strict=True)])
         columns = [c for side in self._sides for each in side.relations for c in each.columns]
         text = " AND ".join(sql_of(each[2][1]) for each in keys)
         return JoinRows(

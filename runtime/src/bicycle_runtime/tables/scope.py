@@ -28,6 +28,7 @@ from bicycle_runtime.tables.plans import (
     WindowRows,
     compose,
     field_read,
+    filter_rows,
     unique_field,
 )
 from bicycle_runtime.tables.python_functions import called
@@ -126,14 +127,27 @@ def _outer_column(column: PlanColumn) -> PlanColumn:
 
 def split_and(node: exp.Expr) -> list[exp.Expr]:
     """Return the conditions that AND connects; BETWEEN is two of them."""
-    if isinstance(node, exp.Paren):
-        return split_and(node.this)
-    if isinstance(node, exp.And):
-        return [*split_and(node.left), *split_and(node.right)]
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low, high = node.args["low"], node.args["high"]
-        return [exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)]
-    return [node]
+    todo, found = [node], list[exp.Expr]()
+    while todo:
+        part = todo.pop()
+        if isinstance(part, exp.Paren):
+            todo.append(part.this)
+        elif isinstance(part, exp.And):
+            todo += [part.right, part.left]
+        elif isinstance(part, exp.Between) and not part.args.get("symmetric"):
+            found.append(exp.GTE(this=part.this, expression=part.args["low"]))
+            found.append(exp.LTE(this=part.this, expression=part.args["high"]))
+        else:
+            found.append(part)
+    return found
+
+
+def filter_all(plan: Plan, conditions: Sequence[tuple[Expression, exp.Expr]]) -> Plan:
+    """Return the rows for which all conditions, with their nodes, are true."""
+    if not conditions:
+        return plan
+    values, nodes = zip(*conditions, strict=True)
+    return filter_rows(plan, tree.all_of(values), sql_of(exp.and_(*nodes)))
 
 
 def is_known(node: exp.Expr, scope: NameScope) -> bool:

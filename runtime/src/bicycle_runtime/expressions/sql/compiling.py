@@ -8,6 +8,7 @@ other records. Only planning imports this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import sqlglot
@@ -21,6 +22,7 @@ from bicycle_runtime.expressions.sql.steps import CompiledExpressions, Expressio
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
     WrongTypesError,
+    balance,
     call,
     case,
     cast,
@@ -337,14 +339,8 @@ class Translation:
         return self._call(node, "if", node.this, node.args["true"], node.args.get("false"))
 
     def _logic(self, node: exp.Expr) -> Expression:
-        """Return a chain of AND or OR as a balanced tree, which is not deep."""
         name = "and" if isinstance(node, exp.And) else "or"
-        parts = [self.tree(each) for each in _flat(node)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            rest = parts[len(parts) // 2 * 2 :]
-            parts = [*(self._apply(node, name, *pair) for pair in pairs), *rest]
-        return parts[0]
+        return balance(partial(self._apply, node, name), [self.tree(each) for each in _flat(node)])
 
     def _function(self, node: exp.Expr) -> Expression:
         name = str(node.this)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow
@@ -136,6 +137,19 @@ def cast(value: Expression, word: SqlType, *, is_try: bool = False) -> Expressio
     if value.operation == "sql.literal" and value.arguments[1] is None:
         return literal(None, word)
     return Expression("sql.try_cast" if is_try else "sql.cast", word, value)
+
+
+def balance(join: Callable[..., Expression], parts: Sequence[Expression]) -> Expression:
+    """Return a chain of AND or OR as a balanced tree, which is not deep."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        parts = [*(join(*pair) for pair in pairs), *parts[len(parts) // 2 * 2 :]]
+    return parts[0]
+
+
+def all_of(conditions: Sequence[Expression]) -> Expression:
+    """Return the condition that all of some conditions are true."""
+    return balance(partial(call, "and"), conditions)
 
 
 def case(branches: Sequence[tuple[Expression, Expression]], otherwise: Expression) -> Expression:
