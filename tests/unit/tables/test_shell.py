@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.cli.plan import explain_lines
 from bicycle_runtime.jobs.inspection.reports import inspect_job
+from bicycle_runtime.tables.building import build_tables
 from bicycle_runtime.tables.errors import SQL_STATEMENT_INVALID
 from bicycle_runtime.tables.shell import JobText, Running, ShellSession, is_complete, pieces_of
 from bicycle_runtime.testing import bundle_of
@@ -238,7 +239,12 @@ def test_words_complete_keywords_and_the_names_of_the_session(session):
         ("DROP FUNCTION upper", "there is no function 'upper'; known: none"),
         ("CREATE FUNCTION f AS 'nowhere:f'", "module 'nowhere' not found"),
         ("DROP TABLE bids", "bids is in use: there is no table 'bids'"),
-        ("CREATE TABLE bids (a BIGINT) WITH (kind = 'console')", "bids is defined twice"),
+        (
+            "CREATE TABLE bids (a BIGINT) WITH (kind = 'console')",
+            "bids is defined; write CREATE OR REPLACE, or DROP it before",
+        ),
+        ("DROP TABLE dear", "dear is a view; write DROP VIEW"),
+        ("DROP VIEW counts", "counts is a table; write DROP TABLE"),
         ("INSERT INTO bidz SELECT 1 FROM bids", "there is no table 'bidz'"),
         ("UPDATE bids SET a = 1", "tables are streams; a job only appends rows to them"),
         ("SELECT 'a", "a quote or a comment is not closed"),
@@ -337,3 +343,28 @@ def test_the_error_survives_as_plain_data(session):
 
     [problem] = caught.value.facts["problems"]
     assert (problem["file"], problem["line"], problem["column"]) == ("f.sql", 3, 8)
+
+
+def test_definitions_may_be_replaced_or_kept(session):
+    replaced = "CREATE OR REPLACE VIEW dear AS SELECT auction FROM bids"
+    found = answers(
+        session,
+        f"{replaced}; CREATE VIEW IF NOT EXISTS dear AS SELECT price FROM bids; SHOW CREATE VIEW "
+        "dear; DROP TABLE IF EXISTS absent; DROP VIEW IF EXISTS dear; CREATE OR REPLACE VIEW dear "
+        "AS SELECT price FROM bids; INSERT INTO counts SELECT auction FROM bids",
+    )
+
+    assert found[:-1] == [
+        "dear created", "dear exists", replaced, "absent does not exist", "dear dropped",
+        "dear created",
+    ]  # fmt: skip
+    env = StreamEnvironment()
+    build_tables(env, found[-1].text, file="job.sql")
+    assert {vertex.name for vertex in env.execute("job").vertices} >= {"INSERT INTO counts"}
+
+
+def test_a_replaced_table_must_fit_the_views_that_read_it(session):
+    text = "CREATE OR REPLACE TABLE bids (auction BIGINT) WITH (kind = 'file', path = 'bids.jsonl')"
+
+    assert "there is no column 'price'" in rejected(session, text)
+    assert "price" in answers(session, "SHOW CREATE TABLE bids")[0]

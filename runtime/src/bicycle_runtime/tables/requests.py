@@ -34,11 +34,13 @@ class Request:
     Args:
         kind: Its words, such as SELECT or SHOW TABLES.
         name: The table, view or option that it names.
+        if_exists: Whether an unknown name is no error.
         statement: The query, or the INSERT that is explained.
     """
 
     kind: str
     name: Name | None = None
+    if_exists: bool = False
     statement: Query | Insert | None = None
 
 
@@ -81,12 +83,13 @@ def _form(cursor: Cursor, word: str) -> Request:
     for form, of in _FORMS.items():
         if not cursor.take(*form.split()):
             continue
+        if_exists = word == "DROP" and cursor.take("IF", "EXISTS")
         name = None if not of or (cursor.is_at_end and word == "RESET") else cursor.name(of)
         while name is not None and word == "RESET" and cursor.take("."):
             name = Name(f"{name.text}.{cursor.name(of).text}", name.at)
         if not cursor.is_at_end:
             raise cursor.unexpected("a semicolon")
-        return Request(kind=form, name=name)
+        return Request(kind=form, name=name, if_exists=if_exists)
     cursor.index += 1
     rests = [form.partition(" ")[2] for form in _FORMS if form.startswith(f"{word} ")]
     token = cursor.peek()

@@ -25,7 +25,13 @@ from bicycle_runtime.tables.lowering import Lowering
 from bicycle_runtime.tables.nullability import nullable_fields
 from bicycle_runtime.tables.plans import require_append_only, require_rows
 from bicycle_runtime.tables.requests import KEYWORDS, Request, read_request
-from bicycle_runtime.tables.statements import CreateFunction, CreateTable, Insert, SetOption
+from bicycle_runtime.tables.statements import (
+    Created,
+    CreateFunction,
+    CreateTable,
+    Insert,
+    SetOption,
+)
 from bicycle_runtime.tables.texts import SqlText
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
@@ -34,6 +40,7 @@ from bicycle_sdk.result_tables import ResultTable
 
 _RESULT = "result"
 _SHOWN_BEFORE, _SHOWN_MAX = 40, 70  # Characters of the line with an error.
+_COLUMNS = ("column", "type", "null", "extra")
 _FUNCTIONS = {name: row for row in ROWS for name in row.names if not row.symbol}
 
 
@@ -103,9 +110,22 @@ class ShellSession:
             SQL_STATEMENT_INVALID: the statement is wrong; the session is unchanged.
         """
         bound = _Bound([*self._kept.values(), piece])
+        created, kept = bound.request, self._kept
+        key = ""
+        if isinstance(created, Created):
+            is_function = isinstance(created, CreateFunction)
+            key = _key(created.name.text, is_function=is_function)
+        if key in kept:
+            name = created.name
+            if created.if_known == "keep":
+                return f"{name.text} exists"
+            if not created.if_known:
+                problem = f"{name.text} is defined; write CREATE OR REPLACE, or DROP it before"
+                raise bound.error([(name.at, problem)])
+            bound = _Bound([*(each for one, each in kept.items() if one != key), piece])
         bound.require_valid()
         try:
-            return self._answer(bound, piece)
+            return self._answer(bound, piece, key)
         except SqlProblem as problem:
             raise bound.error([(problem.at, str(problem))]) from problem
 
@@ -119,20 +139,19 @@ class ShellSession:
         return {"table": names, "column": list(columns), "keyword": list(KEYWORDS),
                 "function": functions}  # fmt: skip
 
-    def _answer(self, bound: _Bound, piece: Piece) -> Answer:
+    def _answer(self, bound: _Bound, piece: Piece, key: str) -> Answer:
         match bound.request:
             case Request() as request:
                 return self._request(bound, request)
-            case SetOption(key=key, value=value):
-                self._kept[f"SET {key.text}"] = piece
-                return f"{key.text} = {value}"
+            case SetOption(key=option, value=value):
+                self._kept[f"SET {option.text}"] = piece
+                return f"{option.text} = {value}"
             case Insert():
                 texts = [each.text for each in [*self._kept.values(), piece]]
                 return JobText(text="".join(f"{text}\n;\n" for text in texts))
             case created:
-                name = str(created.name.text)
-                self._kept[_key(name, is_function=isinstance(created, CreateFunction))] = piece
-                return f"{name} created"
+                self._kept[key] = piece
+                return f"{created.name.text} created"
 
     def _request(self, bound: _Bound, request: Request) -> Answer:
         """Answer a request that defines nothing."""
@@ -143,17 +162,19 @@ class ShellSession:
             return self._reset(name)
         if name is None:
             return self._listing(bound, request.kind)
-        is_function, key = request.kind.endswith(" FUNCTION"), name.text.lower()
+        is_function = request.kind.endswith(" FUNCTION")
+        key = _key(name.text, is_function=is_function)
+        if request.if_exists and key not in self._kept:
+            return f"{name.text} does not exist"
         if not is_function:
             bound.catalog.find(name.text, name.at)
-        elif key not in bound.catalog.functions:
+        elif key not in self._kept:
             raise SqlProblem(name.at, no_such("function", name.text, bound.catalog.functions))
-        key = _key(key, is_function=is_function)
-        if request.kind.startswith("SHOW"):
-            return self._kept[key].text
         if request.kind.startswith("DROP"):
-            return self._drop(name, key)
-        return _table(("column", "type", "null", "extra"), bound.columns(name.text))
+            return self._drop(bound, request.kind, name, key)
+        is_shown = request.kind.startswith("SHOW")
+        rows = () if is_shown else bound.columns(name.text)
+        return self._kept[key].text if is_shown else _table(_COLUMNS, rows)
 
     @staticmethod
     def _listing(bound: _Bound, kind: str) -> ResultTable:
@@ -185,7 +206,11 @@ class ShellSession:
             del self._kept[each]
         return f"{amount(len(removed), 'option')} reset"
 
-    def _drop(self, name: Name, key: str) -> str:
+    def _drop(self, bound: _Bound, kind: str, name: Name, key: str) -> str:
+        is_view = any(key == view.name.text.lower() for view in bound.catalog.views)
+        if kind == ("DROP TABLE" if is_view else "DROP VIEW"):
+            word = "view" if is_view else "table"
+            raise SqlProblem(name.at, f"{name.text} is a {word}; write DROP {word.upper()}")
         kept = {each: piece for each, piece in self._kept.items() if each != key}
         problems = _Bound(list(kept.values())).checks.problems
         if problems:

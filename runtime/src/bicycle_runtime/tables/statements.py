@@ -7,8 +7,8 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -79,10 +79,17 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
-    """A table of a connector. The positions of its options are in the text, by its name."""
+class Created:
+    """A definition; ``if_known`` is ``keep`` or ``replace`` if its name may be known."""
 
     name: Name
+    if_known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable(Created):
+    """A table of a connector. The positions of its options are in the text, by its name."""
+
     columns: tuple[ColumnDefinition, ...]
     watermark: Watermark | None
     key: tuple[Name, ...]
@@ -90,10 +97,9 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateView:
+class CreateView(Created):
     """A name for a query; ``columns`` are other names for its columns."""
 
-    name: Name
     columns: tuple[Name, ...]
     query: Query
 
@@ -124,10 +130,9 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateFunction:
+class CreateFunction(Created):
     """A name for a function in Python: ``module:name``, or an entry point."""
 
-    name: Name
     location: Name
 
 
@@ -199,17 +204,14 @@ def read_statement(cursor: Cursor, *, has_queries: bool = False) -> Statement:
 
 
 def _create(cursor: Cursor) -> Statement:
-    at = cursor.at
-    if cursor.sees("OR", "REPLACE"):
-        raise SqlProblem(at, "OR REPLACE has no use: a file defines each name once; remove it")
+    if_known = "replace" if cursor.take("OR", "REPLACE") else ""
     if not cursor.take("TEMPORARY"):
         cursor.take("TEMP")
-    if cursor.take("TABLE"):
-        return _create_table(cursor)
-    if cursor.take("VIEW"):
-        return _create_view(cursor)
-    if cursor.take("FUNCTION"):
-        return _create_function(cursor)
+    for word, read in _CREATED.items():
+        if cursor.take(word):
+            if cursor.take("IF", "NOT", "EXISTS"):
+                if_known = "keep"
+            return replace(read(cursor), if_known=if_known)
     token = cursor.peek()
     word = "" if token is None else token.text.upper()
     if word in _NOT_CREATED:
@@ -219,8 +221,6 @@ def _create(cursor: Cursor) -> Statement:
 
 
 def _read_name(cursor: Cursor, of: str) -> Name:
-    if cursor.sees("IF", "NOT", "EXISTS"):
-        cursor.index += 3
     name = cursor.name(of)
     if cursor.sees("."):
         raise SqlProblem(cursor.at, f"the name of {of} has one part: there are no databases")
@@ -452,6 +452,11 @@ def _create_function(cursor: Cursor) -> CreateFunction:
     if cursor.take("LANGUAGE") and not cursor.take("PYTHON"):
         raise SqlProblem(cursor.at, "functions are in Python: LANGUAGE PYTHON")
     return CreateFunction(name=name, location=Name(location.text, int(location.start)))
+
+
+_CREATED: Mapping[str, Callable[[Cursor], CreateTable | CreateView | CreateFunction]] = {
+    "TABLE": _create_table, "VIEW": _create_view, "FUNCTION": _create_function,
+}  # fmt: skip
 
 
 def _insert(cursor: Cursor) -> Insert:
