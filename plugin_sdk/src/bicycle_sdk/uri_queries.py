@@ -276,9 +276,12 @@ def format_with_schema(name: str | None, schema: str | None, *, call: str) -> Fo
     Raises:
         StreamDefinitionError: a schema is missing, not supported by the format, or not readable.
     """
-    if schema is None:
-        return as_format(name or "", call=call)
     make = _WITH_SCHEMA.get(name or "")
+    if schema is None:
+        if make is not None:
+            problem = f"the format {name!r} needs a schema"
+            raise address_error(problem, "set the option 'schema'", call=call)
+        return as_format(name or "", call=call)
     if make is None:
         raise address_error(
             f"the format {name!r} has no schema", "remove the option 'schema'", call=call

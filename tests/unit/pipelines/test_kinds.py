@@ -130,7 +130,7 @@ REDIS = 'kind = "redis"\naddress = "redis://h/a"\n'
         (REDIS + 'pasword = "x"', "6:1: unknown key sink.pasword; did you mean 'password'?"),
         (REDIS + 'password = "x"', "6:12: sink.password is a secret; set its location"),
         (REDIS + 'format = "jsn"', "6:10: unsupported sink.format: jsn; did you mean 'json'?"),
-        (REDIS + 'format = "avro"', "6:10: sink.format: the format 'avro' needs more than its"),
+        (REDIS + 'format = "avro"', "6:10: sink.format: the format 'avro' needs a schema"),
         (REDIS + 'format = "json"\nschema = "x"', "7:10: sink.schema: the format 'json' has no"),
         (REDIS + 'format = "json"\nvalue_format = "csv"', "format and value_format are the same"),
         (REDIS + 'publish_timeout_ms = "1ms"', "6:22: sink.publish_timeout_ms is 1ms; expected "),

@@ -18,7 +18,7 @@ from bicycle_runtime.tables.catalog import NO_NAME, Catalog, Table, find_name, n
 from bicycle_runtime.tables.changing import NestedParts
 from bicycle_runtime.tables.dialect import Query, WindowCall, offset_of
 from bicycle_runtime.tables.errors import SqlProblem
-from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of
+from bicycle_runtime.tables.grouping import Grouping, is_aggregate, name_of, written_values
 from bicycle_runtime.tables.joins import JoinBinder
 from bicycle_runtime.tables.lateness import LATE, late_rows, lateness_hint, require_final
 from bicycle_runtime.tables.moments import fields_of
@@ -98,9 +98,10 @@ class Binder:
                 f"{table.name} takes {len(targets)} columns ({names}), the query has "
                 f"{len(plan.columns)}: {', '.join(column.name for column in plan.columns)}",
             )
+        texts = written_values(statement.query.tree, plan.columns)
         given = {
-            target.name.text: _assign_value(target, column, statement.query.at)
-            for target, column in zip(targets, plan.columns, strict=True)
+            target.name.text: _assign_value(target, column, statement.query.at, text)
+            for target, column, text in zip(targets, plan.columns, texts, strict=True)
         }
         values, columns = [], []
         for stored in table.stored_columns:
@@ -214,14 +215,14 @@ def _time(table: Table, columns: Sequence[PlanColumn]) -> str | None:
     return found.field
 
 
-def _assign_value(target: ColumnDefinition, column: PlanColumn, at: int) -> Expression:
+def _assign_value(target: ColumnDefinition, column: PlanColumn, at: int, text: str) -> Expression:
     digits = decimal_digits(column.type), decimal_digits(target.type)
     is_exact = digits[0] is not None and digits[1] is not None and digits[0][1] <= digits[1][1]
     if implicit_distance(column.type, target.type) is None and not is_exact:
         raise SqlProblem(
             at,
-            f"column {target.name.text} is {target.type}, but {column.name} of the query is "
-            f"{column.type}; write CAST({column.name} AS {target.type})",
+            f"column {target.name.text} is {target.type}, but {text} of the query is {column.type}"
+            f"; write CAST({text} AS {target.type})",
         )
     return tree.cast(column.read(), target.type)
 

@@ -291,10 +291,10 @@ class Catalog:
             elif key and "key_field" in kind.__struct_fields__ and len(key) == 1:
                 data["key_field"] = key[0]
             elif key:
-                raise SqlProblem(
-                    table.definition.key[0].at,
-                    f"{table.kind} has no rows with keys; remove PRIMARY KEY from {table.name}",
-                )
+                problem = f"has no rows with keys; remove PRIMARY KEY from {table.name}"
+                if "key_field" in kind.__struct_fields__:
+                    problem = f"has one column as key; write PRIMARY KEY ({key[0]})"
+                raise SqlProblem(table.definition.key[0].at, f"{table.kind} {problem}")
             self._sinks[table.name] = self._check_keys(table, kind, data, "sink")
         return self._sinks[table.name]
 

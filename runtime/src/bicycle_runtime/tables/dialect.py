@@ -23,6 +23,8 @@ from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
 from bicycle_runtime.expressions.sql.compiling import SqlDialect
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.texts import SqlText
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.windows.assigners import duration_ms
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 _WINDOW_KINDS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
@@ -198,7 +200,7 @@ class Cursor:
         found = whole_ms(*parts)
         if found is None:
             raise SqlProblem(at, f"INTERVAL '{words}': times have whole milliseconds")
-        return found
+        return require_length(found, f"INTERVAL '{words}'", at)
 
 
 def _is_word(token: Token | None, word: str) -> bool:
@@ -285,6 +287,19 @@ def parse_query(cursor: Cursor) -> Query:
     if not isinstance(tree, exp.Query):
         raise SqlProblem(at, "expected a query: SELECT … FROM …")
     return Query(tree=tree, windows=windows, at=at)
+
+
+def require_length(ms: int, name: str, at: int) -> int:
+    """Return a length of time, which may be negative.
+
+    Raises:
+        SqlProblem: it is longer than windows can be.
+    """
+    try:
+        duration_ms(name, abs(ms), low=0)
+    except StreamDefinitionError as error:
+        raise SqlProblem(at, f"{name}: {error.facts['problem']}") from error
+    return ms
 
 
 def parse_value(tokens: Sequence[Token], text: SqlText) -> exp.Expr:

@@ -6,7 +6,7 @@ window ends, so the result is append-only; an aggregation without a window is re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -73,6 +73,14 @@ def name_of(item: exp.Expr, index: int, scope: NameScope, at: int) -> str:
     if isinstance(inner, exp.Column):
         return scope.resolve(inner, at).name
     return str(inner.this).lower() if isinstance(inner, exp.Anonymous) else f"column{index + 1}"
+
+
+def written_values(query: exp.Expr, columns: Sequence[PlanColumn]) -> list[str]:
+    """Return the values of the columns of a query as text; names where that is not possible."""
+    items = query.expressions if isinstance(query, exp.Select) else []
+    if len(items) != len(columns) or any(each.is_star for each in items):
+        return [column.name for column in columns]
+    return [sql_of(each.unalias()) for each in items]
 
 
 class Grouping:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
-from bicycle_runtime.tables.dialect import WindowCall
+from bicycle_runtime.tables.dialect import WindowCall, require_length
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.grouping import is_aggregate, require_comparable
 from bicycle_runtime.tables.lateness import require_final
@@ -325,6 +325,8 @@ class _OneJoin:
             raise SqlProblem(
                 self._at, "no rows match: the bounds of event times exclude each other"
             )
+        for bound in (low, high):
+            require_length(bound, "bound of event times", self._at)
         times = (left.plan.time, right.plan.time)
         keeps = self._how in ("left", "full"), self._how in ("right", "full")
         spans = {}

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from bicycle_runtime.expressions.sql import tree
 from bicycle_runtime.expressions.sql.casts import parse_interval, whole_ms
+from bicycle_runtime.tables.dialect import require_length
 from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.plans import (
     WINDOW_COLUMNS,
@@ -58,7 +59,7 @@ def lateness_hint(node: exp.Select, at: int) -> int | None:
         raise SqlProblem(at, f"{_HINT_NAME}: {error}") from error
     if total is None or total < 0:
         raise SqlProblem(at, f"{_HINT_NAME}('{found[2]}') must be whole milliseconds, 0 or more")
-    return total
+    return require_length(total, f"{_HINT_NAME}('{found[2]}')", at)
 
 
 def late_rows(view: str, plan: Plan, at: int) -> LateRows:

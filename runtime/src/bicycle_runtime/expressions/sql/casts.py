@@ -129,8 +129,18 @@ def _as_float(column: Any) -> Any:
 
 
 def _text_as_json(column: Any) -> Any:
-    by_value(column, lambda text: msgspec.json.decode(text.encode()))
+    by_value(column, _check_json)
     return column
+
+
+def _check_json(text: str) -> None:
+    try:
+        msgspec.json.decode(text.encode())
+    except ValueError as error:
+        shown, quoted = text[:_WORD_MAX], msgspec.json.encode(text[:_WORD_MAX]).decode()
+        raise ValueError(
+            f"{shown!r} is not JSON ({error}); a text in JSON is {quoted!r}, and ->> reads texts"
+        ) from None
 
 
 def _by_text(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
