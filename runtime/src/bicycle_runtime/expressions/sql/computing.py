@@ -363,6 +363,8 @@ def _result(found: Any, kind: Any) -> Any:
 def _text_of(error: BaseException) -> str:
     text = str(error).partition("\n")[0]
     text = _MESSAGES.get(text, text)
+    if text.startswith("Decimal ") and "does not fit" in text:
+        return "the number has more digits than its DECIMAL type"
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
 from functools import partial, reduce
 from typing import Any
 
@@ -83,7 +84,13 @@ def _arithmetic(name: str, rule: Callable[..., str]) -> Callable[..., Any]:
             rule(*(f"DECIMAL({each.precision},{each.scale})" for each in kinds))
         )
         assert digits is not None
-        return rounded_decimal(free(*map(_wide, columns)), digits)
+        try:
+            return rounded_decimal(free(*map(_wide, columns)), digits)
+        except pyarrow.ArrowInvalid:  # Perhaps an operand has all digits, and the result fits.
+            exact, unit = getattr(WIDE_DECIMALS, name), Decimal(1).scaleb(-digits[1])
+            return each(lambda *pair: exact(*pair).quantize(unit, ROUND_HALF_UP, WIDE_DECIMALS))(
+                *columns
+            )
 
     return compute
 
