@@ -32,6 +32,8 @@ _NAMES: Mapping[str, SqlType] = {
     **dict.fromkeys(("TEXT", "STRING", "CHAR", "CHARACTER VARYING", "BPCHAR"), "VARCHAR"),
     **dict.fromkeys(("TIMESTAMPTZ", "DATETIME", "TIMESTAMP WITH TIME ZONE"), "TIMESTAMP"),
     **dict.fromkeys(("TIMESTAMP_LTZ", "TIMESTAMPLTZ", "TIMESTAMP WITHOUT TIME ZONE"), "TIMESTAMP"),
+    **dict.fromkeys(("TIMESTAMP_NTZ", "TIMESTAMP WITH LOCAL TIME ZONE"), "TIMESTAMP"),
+    "TIME WITHOUT TIME ZONE": "TIME",
     **dict.fromkeys(("BYTEA", "VARBINARY", "BINARY", "BYTES"), "BLOB"),
     **dict.fromkeys(("JSONB", "VARIANT"), "JSON"),
     "BOOL": "BOOLEAN",
