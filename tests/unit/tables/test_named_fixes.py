@@ -73,3 +73,35 @@ def test_other_lengths_have_the_same_bound(query, name):
     [(line, _, found)] = problems(f"{text};{second}")
 
     assert (line, found.partition(":")[0]) == (3, name)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fix"),
+    [
+        ("j.b", "j ->> 'name'"),
+        ("j.a.b", "j -> 'a' ->> 'b'"),
+        ("t.j.b", "t.j ->> 'b'"),
+        ("t.j.a.b", "t.j -> 'a' ->> 'b'"),
+    ],
+)
+def test_names_with_dots_are_paths_of_json(wrong, fix):
+    [(line, column, text)] = problems(TABLE.format("", FILE, f"id, {wrong} FROM t"))
+
+    assert (line, column) == (3, 28)
+    assert text == f"j is a column; write {fix} for a part of a JSON value"
+    assert problems(TABLE.format("", FILE, f"id, {fix} FROM t")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tags.a.b", "there is no column 'tags'; known: id, v, j, at"),
+        ("id.a", "id is BIGINT, which has no parts"),
+        ("t.at.a", "at is TIMESTAMP, which has no parts"),
+        ("x.a", "there is no table 'x'; known: t"),
+    ],
+)
+def test_other_names_with_dots_say_what_is_missing(name, text):
+    [(_, _, found)] = problems(TABLE.format("", FILE, f"id, {name} FROM t"))
+
+    assert found == text

@@ -88,12 +88,24 @@ class NameScope:
         found = [each for each in self.relations if alias.lower() in ("", each.alias.lower())]
         if not found:
             problem = no_such("table", alias, [each.alias for each in self.relations])
-            if any(column.name.lower() == alias.lower() for column in self.columns):
-                problem = (
-                    f"{alias} is a column; write {alias} ->> 'name' for a part of a JSON value"
-                )
+            if find_name(alias, (column.name for column in self.columns)) is not None:
+                problem = self._nested_problem([alias, "name"])
             raise SqlProblem(at, problem)
         return found
+
+    def _nested_problem(self, parts: list[str]) -> str:
+        """Return the problem of a name such as ``tags.a.b``, perhaps with a table before it."""
+        is_table = len(parts) > 2 and any(parts[0] == each.alias for each in self.relations)
+        first, *keys, last = parts[is_table:]
+        types = {column.name: column.type for column in self.columns}
+        name = find_name(first, types)
+        if name is None:
+            return no_such("column", first, types)
+        if types[name] not in ("JSON", "VARCHAR"):
+            return f"{name} is {types[name]}, which has no parts"
+        path = "".join(f" -> '{key}'" for key in keys)
+        value = ".".join([*parts[:is_table], name])
+        return f"{name} is a column; write {value}{path} ->> '{last}' for a part of a JSON value"
 
     def resolve(self, node: exp.Column, default: int) -> PlanColumn:
         """Return the column that a name means.
@@ -102,6 +114,8 @@ class NameScope:
             SqlProblem: no column has this name, or several have it.
         """
         at, name = offset_of(node, default), node.name
+        if node.args.get("db"):
+            raise SqlProblem(at, self._nested_problem([part.name for part in node.parts]))
         own, outer = NameScope(self.relations), self.outer
         aliases = ("", *(each.alias.lower() for each in self.relations))
         is_outer = outer and (node.table.lower() not in aliases or outer.has_name(node))
