@@ -7,10 +7,11 @@ import pytest
 from tests.unit.tables.sql_runs import problems
 
 TABLE = """\
-CREATE TABLE t (id BIGINT, v VARCHAR, j JSON, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH (kind = 'file', path = 't');
+CREATE TABLE t (id BIGINT, v VARCHAR, j JSON, at TIMESTAMP(3), WATERMARK FOR at AS at) \
+WITH (kind = 'file', path = 't');
 CREATE TABLE out (id BIGINT, v VARCHAR{}) WITH ({});
 INSERT INTO out SELECT {}
-"""  # noqa: E501
+"""
 FILE = "kind = 'file', path = 'out'"
 KAFKA = "kind = 'kafka', topic = 'a', brokers = 'h:1'"
 TUMBLE = (

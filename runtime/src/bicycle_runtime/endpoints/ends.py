@@ -55,7 +55,7 @@ class EndKeys(ConnectorKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     def collect_tables(
         cls, data: Mapping[str, Any], checks: Checks, path: KeyPath
     ) -> dict[str, Any]:
-        """Return keys; those with a dot become items of tables.
+        """Return keys; keys with a dot become items of tables.
 
         ``headers.Accept`` is an item of the option ``headers``; other unknown keys with a dot are
         properties of the client, if there is one.

@@ -76,7 +76,7 @@ def name_of(item: exp.Expr, index: int, scope: NameScope, at: int) -> str:
 
 
 def written_values(query: exp.Expr, columns: Sequence[PlanColumn]) -> list[str]:
-    """Return the values of the columns of a query as text; names where that is not possible."""
+    """Return the columns of a query as they are written, or else their names."""
     items = query.expressions if isinstance(query, exp.Select) else []
     if len(items) != len(columns) or any(each.is_star for each in items):
         return [column.name for column in columns]

@@ -94,7 +94,7 @@ class NameScope:
         return found
 
     def _nested_problem(self, parts: list[str]) -> str:
-        """Return the problem of a name such as ``tags.a.b``, perhaps with a table before it."""
+        """Return the problem of a name such as ``details.a.b``."""
         is_table = len(parts) > 2 and any(parts[0] == each.alias for each in self.relations)
         first, *keys, last = parts[is_table:]
         types = {column.name: column.type for column in self.columns}

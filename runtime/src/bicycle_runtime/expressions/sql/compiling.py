@@ -22,11 +22,11 @@ from bicycle_runtime.expressions.sql.steps import CompiledExpressions, Expressio
 from bicycle_runtime.expressions.sql.tree import (
     UnknownFunctionError,
     WrongTypesError,
-    balance,
     call,
     case,
     cast,
     column,
+    combine,
     literal,
     share_parts,
     type_of,
@@ -340,7 +340,7 @@ class Translation:
 
     def _logic(self, node: exp.Expr) -> Expression:
         name = "and" if isinstance(node, exp.And) else "or"
-        return balance(partial(self._apply, node, name), [self.tree(each) for each in _flat(node)])
+        return combine(partial(self._apply, node, name), [self.tree(each) for each in _flat(node)])
 
     def _function(self, node: exp.Expr) -> Expression:
         name = str(node.this)

@@ -95,14 +95,14 @@ def json_of(value: Any) -> str | None:
 
 
 def json_value(value: Any) -> Any:
-    """Return the value of a JSON text; of a list, those of its items."""
+    """Return the value of a JSON text, or of each JSON text in a list."""
     if isinstance(value, list):
         return list(map(json_value, value))
     return None if value is None else _decode(value)
 
 
 def json_texts(value: Any, depth: int) -> Any:
-    """Return the JSON text of a value; of lists as deep as ``depth``, those of their items."""
+    """Return the JSON text of a value, or of each item of lists of a depth."""
     if value is None or not depth:
         return None if value is None else _encode(value).decode()
     return [json_texts(one, depth - 1) for one in items_of(value)]

@@ -139,7 +139,7 @@ def cast(value: Expression, word: SqlType, *, is_try: bool = False) -> Expressio
     return Expression("sql.try_cast" if is_try else "sql.cast", word, value)
 
 
-def balance(join: Callable[..., Expression], parts: Sequence[Expression]) -> Expression:
+def combine(join: Callable[..., Expression], parts: Sequence[Expression]) -> Expression:
     """Return a chain of AND or OR as a balanced tree, which is not deep."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -149,7 +149,7 @@ def balance(join: Callable[..., Expression], parts: Sequence[Expression]) -> Exp
 
 def all_of(conditions: Sequence[Expression]) -> Expression:
     """Return the condition that all of some conditions are true."""
-    return balance(partial(call, "and"), conditions)
+    return combine(partial(call, "and"), conditions)
 
 
 def case(branches: Sequence[tuple[Expression, Expression]], otherwise: Expression) -> Expression:
