@@ -26,7 +26,6 @@ class ValueEntries:
     """One value per key, of a type whose values never change, and living forever."""
 
     __slots__ = ("entries", "expiry", "touched")
-
     # hot path: 50 ns a read and 60 ns a write besides the key; states that expire, or whose values
     # can be changed in place, take the longer way of ``CarefulValueEntries``.
 
@@ -286,8 +285,7 @@ class MapEntries:
         del row[part]
         self._note_gone(key, (part,))
         if not row:
-            del self.rows[key]
-            self._sorted.pop(key, None)
+            self.clear(key)
         elif key in self._sorted:
             self._leave(self._sorted[key], part)
 
@@ -354,13 +352,9 @@ class MapEntries:
                 continue
             if len(row) == 1:  # hot path: most keys of a join have one row.
                 [(part, value)] = row.items()
-                if not sort_key(part) < limit:
-                    yield key, [], part
-                    continue
-                self._note_gone(key, (part,))
-                del self.rows[key]
-                self._sorted.pop(key, None)
-                yield key, [(part, value)], MISSING
+                if is_over := sort_key(part) < limit:
+                    self.clear(key)
+                yield (key, [(part, value)], MISSING) if is_over else (key, [], part)
                 continue
             ordered = self._sort(key)
             last = bisect_left(ordered, limit)
@@ -368,11 +362,9 @@ class MapEntries:
             first = parts.pop() if last < len(ordered) else MISSING
             self._note_gone(key, parts)
             found = [(part, row.pop(part)) for part in parts]
-            if row:
-                del ordered[:last]
-            else:
-                del self.rows[key]
-                self._sorted.pop(key, None)
+            del ordered[:last]
+            if not row:
+                self.clear(key)
             yield key, found, first
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:

@@ -138,7 +138,7 @@ class CreateFunction(Created):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongDefinition:
-    """A CREATE statement whose problem is noted; one of its words is the name that it defines."""
+    """A CREATE statement with a noted problem; its name is one of its words."""
 
     words: frozenset[str]
 
