@@ -201,6 +201,11 @@ def test_problems_of_a_query_have_positions_in_a_yaml_file(text):
 WRONG = [
     ("SELECT auction FROM inptu", "inptu", "there is no table 'inptu'; did you mean 'input'?"),
     ("SELECT auction FROM", "FROM", "unexpected 'FROM'"),
+    (
+        "CREATE VIEW AS SELECT 1;\nSELECT auction FROM input",
+        "SELECT 1",
+        "expected AS, found 'SELECT'",
+    ),
     ("INSERT INTO x SELECT 1", "x SELECT", "a step has no such statement: only CREATE VIEW and"),
     ("SELECT auction FROM input; SELECT at FROM input", "SELECT at", "a step has one query, not 2"),
     ("CREATE VIEW v AS SELECT auction FROM input", "CREATE", "a step has one query, not 0"),

@@ -35,6 +35,7 @@ from bicycle_runtime.tables.statements import (
     Select,
     SetOption,
     Watermark,
+    WrongDefinition,
     read_statements,
 )
 from bicycle_runtime.tables.texts import SqlText
@@ -90,7 +91,7 @@ class StepQuery:
         named = [each for each in statements if isinstance(each, CreateView | CreateFunction)]
         queries = [each.query for each in statements if isinstance(each, Select)]
         for each in statements:
-            if not isinstance(each, CreateView | CreateFunction | Select):
+            if not isinstance(each, CreateView | CreateFunction | Select | WrongDefinition):
                 at = each.key.at if isinstance(each, SetOption) else each.name.at
                 building.note(_refuse, at)
         if len(checks.problems) == count:
