@@ -23,12 +23,19 @@ OURS = Path(bicycle_runtime.__file__).parent / "operators" / "functions" / "tran
 CRASH = f"""
 Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault
 
+Thread 0x00007f8e2f7fd640 (most recent call first):
+  File "{OURS}", line 4 in _answer
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
 Current thread 0x00007f8e2f7fe740 (most recent call first):
   File "/usr/lib/python3.11/site-packages/numpy/core.py", line 70 in dot
   File "/home/ada/job/shapes.py", line 12 in turned
   File "/home/ada/job/job.py", line 3 in <lambda>
   File "{OURS}", line 5 in apply
   File "/usr/lib/python3.11/site-packages/pyspark/worker.py", line 9 in main
+
+Thread 0x00007f8e2f7fc640 (most recent call first):
+  File "/home/ada/job/poll.py", line 8 in wait
 """
 
 

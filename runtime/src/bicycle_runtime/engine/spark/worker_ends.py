@@ -28,6 +28,8 @@ from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_o
 _ANSWER_S = 10.0
 _STACKS_S = 10.0  # Each question takes 3 s on a loaded machine.
 _LOOKS_FOR_NOTES, _LOOK_S = 20, 0.05
+# As in the dump of ``faulthandler``, which lists all threads.
+_CRASHED_THREAD, _OTHER_THREAD = "Current thread 0x", "\nThread 0x"
 _FRAME = re.compile(r'  File "(?P<filename>[^"]+)", line (?P<line>\d+) in ')
 _CRASHES = {
     -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL)
@@ -176,7 +178,8 @@ def _hint(code: int | None) -> str:
 
 def _location(reason: str) -> str | None:
     """Return the user's line in Python's crash report, deepest call first."""
-    lines = [_Line(match["filename"], int(match["line"])) for match in _FRAME.finditer(reason)]
+    own = reason.partition(_CRASHED_THREAD)[2].partition(_OTHER_THREAD)[0]
+    lines = [_Line(match["filename"], int(match["line"])) for match in _FRAME.finditer(own)]
     users = []
     for line in lines:
         if is_ours(line):
