@@ -162,12 +162,11 @@ def json_decoder(record_type: Any) -> TypedDecoder:
     require_fields(record_type)
     if is_model(record_type):
         return ModelDecoder(record_type, TypedConverter(record_type).prepare)
-    plain: Any = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
+    decoder = msgspec.json.Decoder(prepare_type(record_type), dec_hook=decode_part)
     kinds = kinds_in(record_type)
     if not kinds & _TIMES.keys():
-        return plain  # type: ignore[no-any-return]  # it is msgspec's.
-    if any(map(is_model, kinds)):
-        plain = None
+        return decoder
+    plain = None if any(map(is_model, kinds)) else decoder
     # A float would cut a decimal of many digits. Where anything is taken, floats stay floats.
     is_exact = inspect.DecimalType in kinds and inspect.AnyType not in kinds
     untyped = msgspec.json.Decoder(float_hook=Decimal) if is_exact else msgspec.json.Decoder()
@@ -181,12 +180,11 @@ def msgpack_decoder(record_type: Any) -> TypedDecoder:
         TypeError: nothing can be decoded to the type.
     """
     require_fields(record_type)
-    plain: Any = msgspec.msgpack.Decoder(prepare_type(record_type), dec_hook=decode_part)
+    decoder: Any = msgspec.msgpack.Decoder(prepare_type(record_type), dec_hook=decode_part)
     kinds = kinds_in(record_type)
     if not kinds & _TIMES.keys():
-        return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
-    if any(map(is_model, kinds)):
-        plain = None
+        return decoder  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
+    plain = None if any(map(is_model, kinds)) else decoder
     return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)
 
 

@@ -248,7 +248,7 @@ class FileTable:
         return (is_same or stat.st_mtime_ns == file.modified_ns) and self._move(file, path)
 
     def _move(self, file: TrackedFile, path: str) -> bool:
-        """Measure a file at a path; return False if it is not there any more."""
+        """Measure a file, and return whether it is at a path."""
         try:
             with Path(path).open("rb") as stream:
                 size_min = self._needed_size(file)

@@ -38,13 +38,9 @@ class PostgresServer:
     """
 
     def __init__(
-        self,
-        url: str,
-        password: Secret | None,
-        spec: ConnectorSpec,
-        *,
-        connect_timeout_ms: int | None,
-    ) -> None:
+        self, url: str, password: Secret | None, spec: ConnectorSpec,
+        *, connect_timeout_ms: int | None,
+    ) -> None:  # fmt: skip
         self._spec = spec
         self._url = url
         self._connect_timeout_ms = connect_timeout_ms

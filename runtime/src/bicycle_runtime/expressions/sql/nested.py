@@ -104,7 +104,7 @@ def json_value(value: Any) -> Any:
 def json_texts(value: Any, depth: int) -> Any:
     """Return the JSON text of a value, or of each item of lists of a depth."""
     if value is None or not depth:
-        return None if value is None else _encode(value).decode()
+        return json_of(value)
     return [json_texts(one, depth - 1) for one in items_of(value)]
 
 

@@ -170,6 +170,7 @@ class _Builder:
         self._program = program
         specs = (spec for chain in image.plan.chains_at(program.level) for spec in chain.operators)
         self._asked = {spec.uid: ask_operator(spec, self._payload) for spec in specs}
+        self._may_change = may_change_by(self._payload)
 
     def chain(self, spec: ChainSpec) -> Chain:
         """Build a chain, and open its operators."""
@@ -177,8 +178,8 @@ class _Builder:
         for key_by, combine in pairwise(operators):
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
-        changes = may_change_by(self._payload)
-        copies = {index: self._copier(spec, index - 1) for index in copied_inputs(spec, changes)}
+        copied = copied_inputs(spec, self._may_change)
+        copies = {index: self._copier(spec, index - 1) for index in copied}
         return Chain(
             spec,
             operators,
@@ -209,7 +210,7 @@ class _Builder:
     def connect(self, spec: ChainSpec) -> None:
         """Make the routers of a chain."""
         chain = self._program.chains[spec.index]
-        copied = copied_edges(self._image.plan, spec, may_change_by(self._payload))
+        copied = copied_edges(self._image.plan, spec, self._may_change)
         for route in spec.routes:
             copy = None
             if route.edge in copied:

@@ -40,9 +40,12 @@ def may_change_by(load: Load) -> Changes:
     Args:
         load: Returns the object of a payload id.
     """
+    known: dict[str, bool] = {}  # By uid: each function is loaded once.
 
     def changes(spec: OperatorSpec) -> bool:
-        return may_change(spec) and not has_expression(loaded_function(spec, load))
+        if spec.uid not in known:
+            known[spec.uid] = may_change(spec) and not has_expression(loaded_function(spec, load))
+        return known[spec.uid]
 
     return changes
 
