@@ -57,6 +57,7 @@ class World:
 
     def __init__(self, api, url, jobs, service_url):
         self.api, self.url, self.jobs, self.service_url = api, url, jobs, service_url
+        self.noticed = {}  # The generations that operators know, by the name of the resource.
 
     @property
     def connection(self):
@@ -80,6 +81,10 @@ class World:
             @kopf.on.login(registry=registry)
             def login(**_):
                 return kopf.AiohttpSession(server=url or self.url, aiohttp_session=api)
+
+            @kopf.on.event("bicycle.dev", "v1alpha1", "bicyclejobs", registry=registry)
+            def note(name, meta, **_):
+                self.noticed[name] = meta["generation"]
 
             settings = settings_of_operator()
             settings.peering.standalone, settings.peering.mandatory = is_alone, not is_alone

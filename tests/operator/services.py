@@ -7,7 +7,7 @@ operation that is not held is performed by the next request that reads it.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +59,7 @@ class JobsWithoutProcesses:
         unsaved: The error of each savepoint of a job that has stopped.
         started: Names of the jobs that were started, in order.
         performed: Kinds of the performed operations, in order.
+        at_plugins: Is called, and removed, by the next request for the plugins.
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class JobsWithoutProcesses:
     unsaved: BicycleError | None = None
     is_down: bool = False
     now_ms: int = 1_000
+    at_plugins: Callable[[], Awaitable[None]] | None = None
 
     def upload(self, plugin: str, version: str, *, build: str = "a") -> None:
         self.wheels.append(
@@ -196,6 +198,9 @@ async def serving(jobs: JobsWithoutProcesses) -> AsyncIterator[str]:
 
     @routes.get("/api/v1/plugins")
     async def plugins(_request: web.Request) -> web.Response:
+        if (change := jobs.at_plugins) is not None:
+            jobs.at_plugins = None
+            await change()
         return _json(shapes.PluginList(items=jobs.wheels))
 
     @routes.get("/api/v1/operations")

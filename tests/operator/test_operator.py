@@ -211,3 +211,24 @@ async def test_an_upgrade_right_after_the_start_is_repeated_with_a_condition_and
     assert "Retrying" in world.events()
     assert world.jobs.performed == ["submit", "upgrade"]
     assert [each.state for each in world.jobs.operations] == ["done", "failed", "done"]
+
+
+@in_world
+async def test_a_spec_that_changes_while_a_step_is_made_is_carried_out_by_the_next(world):
+    world.jobs.upload("clicks", "1.0")
+    world.jobs.upload("clicks", "2.0")
+    async with world.operator():
+        await world.create(version="1.0", parallelism=2)
+        await world.until(lambda: world.reason() == "Applied", "the start")
+
+        async def change():
+            meta = (await world.change(version="2.0"))["metadata"]
+            await world.until(
+                lambda: world.noticed["clicks"] == meta["generation"], "the operator's notice"
+            )
+
+        world.jobs.at_plugins = change
+        await world.change(deletionPolicy="Cancel")
+        await world.until(lambda: world.found()["status"].get("version") == "2.0", "the upgrade")
+
+    assert world.jobs.performed == ["submit", "upgrade"]

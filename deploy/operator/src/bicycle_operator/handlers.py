@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import aiohttp
@@ -64,8 +64,8 @@ def register(
     @kopf.timer(*_JOBS, interval=period_s, registry=registry)
     async def reconcile_job(body: kopf.Body, memo: Any, **cause: Any) -> None:
         async with memo.setdefault("lock", asyncio.Lock()):
-            if "deletionTimestamp" not in body["metadata"]:
-                await advance(body, cause)
+            if "deletionTimestamp" not in body["metadata"]:  # kopf changes the body in a step.
+                await advance(kopf.Body(cast(Any, dict(body))), cause)
 
     @kopf.on.delete(*_JOBS, registry=registry)
     async def remove_job(body: kopf.Body, memo: Any, **cause: Any) -> None:
