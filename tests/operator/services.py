@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 from bicycle_runtime.api import shapes
 from bicycle_runtime.api.errors import answer_code
 from bicycle_runtime.api.routes import LimitQuery
-from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, JobRunningError
+from bicycle_runtime.jobs.errors import JOB_LOST, JOB_NOT_FOUND, JobRunningError
 from bicycle_runtime.service.errors import JOB_ENDED, OPERATION_KEY_REUSED, failure_of
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
@@ -193,8 +193,10 @@ async def serving(jobs: JobsWithoutProcesses) -> AsyncIterator[str]:
         run = jobs.runs.get(request.match_info["job"])
         if run is None:
             return _json({"code": "BIC-1902", "message": "job not found"}, code=404)
-        state = "RUNNING" if run.is_lost else run.state.value
-        return _json(shapes.StatusAnswer(status={"state": state, "started_ms": run.start_time}))
+        facts: dict[str, Any] = {"state": run.state.value, "started_ms": run.start_time}
+        if run.is_lost:  # As `job_status` answers.
+            facts["error"] = JOB_LOST(job="a", pid=1, seen="").to_json()
+        return _json(shapes.StatusAnswer(status=facts))
 
     @routes.get("/api/v1/plugins")
     async def plugins(_request: web.Request) -> web.Response:

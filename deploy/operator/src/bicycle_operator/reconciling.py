@@ -33,6 +33,7 @@ _CURRENT, _PAGE = ("submit", "upgrade", "rescale"), 50  # The last of each kind 
 _NO_OPERATION: Json = {"id": 0, "key": None, "kind": "", "state": "", "result": None}
 _PATHS = {"submit": "/jobs", "savepoint": "/jobs/{job}/savepoints"}  # Others end with their kind.
 _NO_EPOCH = "BIC-1520"  # The code of the error for a job that has nothing to save.
+_LOST = "BIC-1906"  # The code of the error of a job whose processes ended without a result.
 
 
 class Rejected(Exception):
@@ -87,7 +88,7 @@ async def reconcile(resource: Resource, service: Service, *, now_s: float) -> Js
     summary = await service.job(job_name(resource))
     if status.get("seen") == _seen(resource, summary, status, now_s):
         return status
-    job = await _look(resource, summary, service)
+    job = await _look(resource, service)
     try:
         is_busy = await _advance(resource, status, job, service, now_s=now_s)
     except Rejected as error:
@@ -108,8 +109,8 @@ def _seen(resource: Resource, summary: Json, status: Json, now_s: float) -> str:
     return _digest([resource["spec"], shown, delays, "deletionTimestamp" in resource["metadata"]])
 
 
-async def _look(resource: Resource, summary: Json, service: Service) -> Job:
-    """Return the job of a resource as it is now; the summary may be older."""
+async def _look(resource: Resource, service: Service) -> Job:
+    """Return the job of a resource as it is now."""
     name, uid = job_name(resource), resource["metadata"]["uid"]
     path = f"/operations?job={quote(name)}&limit="
     found = (await service.send("GET", f"{path}{_PAGE}"))["items"]
@@ -119,8 +120,7 @@ async def _look(resource: Resource, summary: Json, service: Service) -> Job:
         shown = (await service.send("GET", f"/jobs/{quote(name, safe='')}/status"))["status"]
     except Refused:
         shown = {"state": "NONE"}
-    if (state := shown["state"]) not in _ENDED and shown["started_ms"] == summary.get("start_time"):
-        state = summary["state"].replace("FAILED", "LOST")
+    state = "LOST" if (shown.get("error") or {}).get("code") == _LOST else shown["state"]
     return Job(id=name, uid=uid, state=state, operations=found or [_NO_OPERATION])
 
 
