@@ -2,20 +2,16 @@
 
 import pytest
 
-from bicycle_operator import reconciling
 from bicycle_operator.reconciling import FIRST_RETRY_S, RETRY_S
 from bicycle_operator.service import Unavailable
 from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED
-from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
-from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.errors import QUOTA_EXCEEDED
 from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.errors import ConfigError
 from tests.operator.clusters import on_cluster
 from tests.operator.services import LIMIT
-from tests.unit.jobs.job_samples import put_job
 
 NAME = "shop.clicks"
 NO_ACCESS = STORAGE_ACCESS_DENIED(url="s3://a", action="write", path="b", reason="403")
@@ -292,14 +288,6 @@ async def test_a_job_without_processes_is_started_again_and_a_failed_one_is_not(
         await cluster.step()
     assert cluster.jobs.started == [NAME, NAME]
     assert cluster.status["phase"] == "FAILED"
-
-
-def test_a_job_without_processes_has_the_error_that_the_operator_knows(tmp_path):
-    home = Home(tmp_path)
-    home.prepare()
-    put_job(home, "clicks", started_ms=1)
-
-    assert job_status(home, "clicks").error["code"] == reconciling._LOST
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.STOPPED, State.SUSPENDED])

@@ -174,7 +174,7 @@ async def _next_step(resource: Resource, job: Job, service: Service) -> tuple[st
     is_changed = start is None or not start["key"].endswith(f"/{_start_digest(spec)}")
     if job.state in _ENDED and not is_suspended:
         wheel = await _wheel(spec, service)
-        is_changed = is_changed or wheel != job.last("upgrade", "digest")
+        is_changed = is_changed or wheel not in (None, job.last("upgrade", "digest"))
         if is_changed or job.state in _RESUMABLE:
             return "submit", _start(resource) | {"digest": wheel}
     elif job.state not in _ENDED and start is None:
@@ -184,7 +184,7 @@ async def _next_step(resource: Resource, job: Job, service: Service) -> tuple[st
     elif job.state == "RUNNING":
         if spec.get("parallelism") not in (None, job.last("rescale", "parallelism")):
             return "rescale", {"parallelism": spec["parallelism"]}
-        if (wheel := await _wheel(spec, service)) != job.last("upgrade", "digest"):
+        if (wheel := await _wheel(spec, service)) not in (None, job.last("upgrade", "digest")):
             return "upgrade", {"digest": wheel, "plugin": spec["plugin"], **spec.get("upgrade", {})}
     return None
 
