@@ -1,6 +1,7 @@
 """Decisions of the autoscaling: limits, periods, hysteresis, and the record of decisions."""
 
 from bicycle_operator.autoscaling import DECISIONS_MAX, autoscale
+from tests.operator.clusters import apply
 
 POLICY = {
     "minParallelism": 2, "maxParallelism": 12, "scaleUpLag": 1_000, "scaleUpSeconds": 60,
@@ -80,3 +81,13 @@ def test_the_last_decisions_are_recorded_with_their_reason():
     assert len(decisions) == DECISIONS_MAX
     assert decisions[0]["at"] > decisions[-1]["at"]
     assert decisions[0]["reason"] == "a lag of 5000 records, beyond scaleUpLag for 60 s"
+
+
+def test_a_lag_between_the_limits_is_written_once():
+    spec, status, count = {"parallelism": 4, "autoscaling": POLICY}, {}, 0
+    for now_s in range(0, 60, 2):
+        state, _ = autoscale(spec, status.get("autoscaling", {}), lag=500, now_s=now_s)
+        count += {"autoscaling": state} != status
+        apply(status, {"autoscaling": state})
+
+    assert count == 1

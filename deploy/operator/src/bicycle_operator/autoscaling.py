@@ -22,12 +22,12 @@ def autoscale(
     quarter, because a wrong reduction costs more than a late one. ``lag`` is None while the job
     does not run or its lag is unknown.
     """
-    policy, width, side = spec["autoscaling"], int(spec.get("parallelism") or 1), None
+    policy, width, side = spec["autoscaling"], int(spec.get("parallelism") or 1), ""
     if lag is not None and not policy["scaleDownLag"] <= lag <= policy["scaleUpLag"]:
         side = "Up" if lag > policy["scaleUpLag"] else "Down"
     decisions = former.get("decisions", [])
-    state = {"beyond": side, "since": now_s, "decisions": decisions}
-    if side is None or side != former.get("beyond"):
+    state = {"beyond": side, "since": now_s, "decisions": decisions}  # A patch would drop null.
+    if not side or side != former.get("beyond"):
         return (state if side != former.get("beyond", "") else former), None
     wanted = max(width * 2 if side == "Up" else width * 3 // 4, policy["minParallelism"])
     wanted, period_s = min(wanted, policy["maxParallelism"]), policy[f"scale{side}Seconds"]
