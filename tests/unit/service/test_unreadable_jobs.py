@@ -5,6 +5,7 @@ import pytest
 from bicycle_runtime.base.errors import STORED_NEWER
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.states import State
@@ -52,3 +53,13 @@ def test_a_request_that_cannot_be_read_stops_no_service(home, content):
     put_job(home, "odd", state=JobState.FINISHED).request_path.write_text(content)
     with Service(home, clock=SystemClock()) as service:
         assert shown(service) == dict.fromkeys(("good", "odd"), (State.FINISHED.value, None))
+
+
+@pytest.mark.parametrize("value", ["passengers", "plugin", "FINISHED", "started", "operators"])
+def test_a_secret_that_is_a_common_word_hides_no_job(home, value):
+    folder = put_job(home, "passengers", state=JobState.FINISHED, started_ms=1)
+    options = JobOptions(plugin="sample", name="passengers")
+    folder.write_request(JobRequest(options=options, params={"passengers_topic": value}))
+
+    with Service(home, clock=SystemClock()) as service:
+        assert shown(service)["passengers"] == ("FINISHED", None)

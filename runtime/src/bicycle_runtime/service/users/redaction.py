@@ -79,13 +79,14 @@ class JobSecrets:
         return value if not secrets else _without(value, secrets)
 
     def hide_in_status(self, status: JobStatus) -> JobStatus:
-        """Return a status with secrets hidden, except in the location of checkpoints."""
+        """Return a status with secrets hidden, except in state and checkpoint."""
         secrets = self._of(status.id)
         if not secrets:
             return status
-        plain = _without(status.to_json(), secrets)
-        plain["checkpoint"] = status.checkpoint
-        return msgspec.convert(plain, prepare_type(JobStatus), str_keys=True)
+        plain = status.to_json()
+        kept = {name: plain[name] for name in ("state", "checkpoint")}
+        hidden = _without(plain, secrets) | kept
+        return msgspec.convert(hidden, prepare_type(JobStatus), str_keys=True)
 
     def _of(self, job: str) -> tuple[str, ...]:
         known = self._kept.get(job)
@@ -94,7 +95,9 @@ class JobSecrets:
             stat = path.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
             if known is None or known[1] != stamp:
-                known = (path, stamp, _secrets_in(json.loads(path.read_bytes())))
+                found = _secrets_in(json.loads(path.read_bytes()))
+                # The name of the job is shown everywhere, and identifies it.
+                known = (path, stamp, tuple(each for each in found if each not in job))
                 if len(self._kept) >= _JOBS_KEPT_MAX:
                     self._kept.clear()
                 self._kept[job] = known
@@ -128,7 +131,12 @@ def _without(value: Any, secrets: tuple[str, ...]) -> Any:
             value = value.replace(secret, HIDDEN)
         return value
     if isinstance(value, dict):
-        return {_without(n, secrets): _without(each, secrets) for n, each in value.items()}
+        return {_key(n, secrets): _without(each, secrets) for n, each in value.items()}
     if isinstance(value, list):
         return [_without(each, secrets) for each in value]
     return value
+
+
+def _key(name: Any, secrets: tuple[str, ...]) -> Any:
+    """Return a key with secrets hidden; a single word may be the name of a field."""
+    return name if str(name).isidentifier() else _without(name, secrets)
