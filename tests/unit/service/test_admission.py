@@ -220,3 +220,14 @@ def test_the_service_goes_on_with_the_past_use_that_it_has_stored(tmp_path):
 
     assert 3_000 < kept.slot_seconds["ada"] <= 3_600
     assert kept.begun == [("ada", "local", 5)]
+
+
+@pytest.mark.parametrize("answer", [None, 0])
+def test_jobs_wait_while_a_master_does_not_answer_or_has_no_workers(answer):
+    slots, pool = Slots(), "spark://a:1"
+    slots.tell(pool, 4)
+    slots.tell(pool, answer)
+    running = [Claim(job="x", owner="ada", pool=pool, slots=4)]
+    waiting = [job(number, slots=4, pool=pool) for number in range(3)]
+
+    assert admit(waiting, running, slots=slots, quotas={}, now_ms=0).begun == []

@@ -71,7 +71,7 @@ class Slots:
         given = {LOCAL: here, **(declared or {})}
         self.pages = {pool: page for pool, page in given.items() if isinstance(page, str)}
         self._fixed = {pool: number for pool, number in given.items() if isinstance(number, int)}
-        self._told: dict[str, int | None] = {}
+        self._told: dict[str, int] = {}
 
     def of(self, pool: str) -> int | None:
         """Return the slots of a master, or None if unknown, so that it queues by itself."""
@@ -82,8 +82,9 @@ class Slots:
         return pool in self._fixed
 
     def tell(self, pool: str, slots: int | None) -> None:
-        """Record the slots that a master reports."""
-        self._told[pool] = slots
+        """Record the slots that a master reports; without an answer, the last ones remain."""
+        if slots is not None:
+            self._told[pool] = slots
 
     def pools(self) -> list[str]:
         """Return the masters that were declared."""
@@ -253,9 +254,9 @@ class _Use:
         return f"needs {_count(needed)}; {max(total - used, 0)} of {total} slots on {pool} are free"
 
     def _slots_needed(self, pool: str, slots: int) -> int:
-        """Return the slots that a job takes, at most all of its master."""
+        """Return the slots that a job takes: at most all of its master, and at least one."""
         total = self._slots.of(pool)
-        return slots if total is None else min(slots, total)
+        return slots if total is None else min(slots, max(total, 1))
 
 
 def _count(slots: int) -> str:
