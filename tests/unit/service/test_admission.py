@@ -15,9 +15,14 @@ from bicycle_runtime.service.operations.admission import (
     admit,
     pool_of,
 )
+from bicycle_runtime.service.operations.job_queue import JobQueue
+from bicycle_runtime.service.operations.starting import SubmitFacts
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.owners import Quota
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.states import State
 from bicycle_sdk.clock import SystemClock
+from tests.unit.service.fleets import known
 
 MINUTE_MS = 60_000
 
@@ -231,3 +236,26 @@ def test_jobs_wait_while_a_master_does_not_answer_or_has_no_workers(answer):
     waiting = [job(number, slots=4, pool=pool) for number in range(3)]
 
     assert admit(waiting, running, slots=slots, quotas={}, now_ms=0).begun == []
+
+
+class NoQuotas:
+    def quotas(self):
+        return {}
+
+
+def test_a_job_uses_the_slots_that_it_was_given_while_it_starts(tmp_path):
+    begun, fleet = [], Fleet()
+    queue = JobQueue(
+        tmp_path / "queued", fleet, NoQuotas(), Slots({"local": 8}), clock=SystemClock(),
+        begin=lambda number, _facts: begun.append(number),
+    )  # fmt: skip
+    for number in (1, 2, 3):
+        facts = SubmitFacts(plugin="p", options={"parallelism": 4})
+        queue.add(number, f"job-{number}", "ada", facts, asked_ms=number)
+    queue._look()
+    starting = tuple(known(f"job-{n}", state=State.CREATED, started_ms=9) for n in (1, 2))
+    fleet.publish(starting, ["job-1", "job-2"], [], as_of_ms=9)
+    queue._look()
+
+    assert begun == [1, 2]
+    assert [claim.slots for claim in queue.claims()] == [4, 4]

@@ -173,8 +173,9 @@ class JobQueue:
         jobs = self._fleet.view.jobs
         found = {job.summary.job_id: _claim(job) for job in jobs if job.summary.end_time is None}
         with self._news:
-            for job, _ in self._begun.values():
-                found.setdefault(job.job, job.claim())
+            for job, is_over in self._begun.values():
+                if not is_over or job.job not in found:  # Its status has no operators yet.
+                    found[job.job] = job.claim()
         return list(found.values())
 
     def _run(self) -> None:
