@@ -4,9 +4,11 @@ import asyncio
 import os
 import resource
 import signal
+import threading
 
 import pytest
 
+from bicycle_runtime.base.children import NoAnswerError
 from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
 from bicycle_runtime.recovery.errors import EPOCH_UNKNOWN
 from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY, STATE_READER_ENDED
@@ -14,6 +16,7 @@ from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.testing import Harness
 from tests.raising import raises
 from tests.unit.cli.state_jobs import every_state
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +175,33 @@ def test_too_many_questions_are_refused(lookups, harness, monkeypatch):
     monkeypatch.setattr("bicycle_runtime.service.state_lookups._WAITING_MAX", 0)
     with raises(SERVICE_BUSY):
         asked(lookups, harness.storage.url, "outline")
+
+
+class SlowChild:
+    """A child whose answer takes the time in the question, unless it is ended."""
+
+    def __init__(self, _module, url):
+        self.url, self.has_ended = url, threading.Event()
+
+    def answer_to(self, question, *, timeout_s):
+        if self.has_ended.wait(question["takes_s"]):
+            raise NoAnswerError("SIGKILL")
+        return {"answer": {"url": self.url}}, ()
+
+    def end(self, *, within_s=0.0):
+        self.has_ended.set()
+        return "SIGKILL"
+
+
+def test_a_child_that_answers_is_not_ended_for_others(lookups, monkeypatch):
+    monkeypatch.setattr("bicycle_runtime.service.state_lookups.Child", SlowChild)
+
+    async def both():
+        slow = asyncio.create_task(lookups.ask("large", {"takes_s": 0.5}))
+        await asyncio.to_thread(until, lambda: lookups._children, "the child")
+        for name in "abcdabcd":
+            await lookups.ask(name, {"takes_s": 0.01})
+        return await slow
+
+    assert asyncio.run(both()) == {"url": "large"}
+    assert len(lookups._children) == 3

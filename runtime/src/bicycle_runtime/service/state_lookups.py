@@ -33,6 +33,7 @@ class StateLookups:
 
     def __init__(self) -> None:
         self._children: dict[str, Child] = {}
+        self._asked: list[str] = []  # The storages of the questions that are being answered.
         self._lock = Lock()
         self._threads = Threads(_CHILDREN_MAX, name="state")
 
@@ -79,6 +80,9 @@ class StateLookups:
                 reason = f"{error}; {how}"
                 log_event(_LOG, "state_reader_ended", level=logging.WARNING, reason=reason)
                 continue
+            finally:
+                with self._lock:
+                    self._asked.remove(url)
             if "error" in found:
                 raise error_from_json(found["error"])
             answer: dict[str, Any] = found["answer"]
@@ -86,12 +90,14 @@ class StateLookups:
         raise STATE_READER_ENDED(attempts=_ATTEMPTS, reason=reason)
 
     def _child(self, url: str) -> Child:
-        """Return the child of a storage, and mark it as the last used one."""
+        """Return the child of a storage, and mark it as the last used one, which is asked."""
         with self._lock:
             child = self._children.pop(url, None) or Child(_MODULE, url)
             self._children[url] = child
+            self._asked.append(url)
             is_full = len(self._children) > _CHILDREN_MAX
-            oldest = self._children.pop(next(iter(self._children))) if is_full else None
+            idle = (each for each in self._children if each not in self._asked)
+            oldest = self._children.pop(next(idle)) if is_full else None
         if oldest is not None:
             oldest.end()
         return child
