@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.control.dead_letters import dead_letters, replayed_let
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.shadow_note import ShadowNote, followed_epoch, read_shadow, write_shadow
 from bicycle_runtime.jobs.status import RestartNote, write_status
-from bicycle_runtime.jobs.upgrading.notes import former_request, require_no_upgrade
+from bicycle_runtime.jobs.upgrading.notes import noted_requests, require_no_upgrade
 from bicycle_runtime.recovery.lease import LeaseHolder
 from bicycle_runtime.service.address import (
     address_file,
@@ -77,7 +77,7 @@ def test_newer_files_of_a_job_are_refused(home):
             read()
         path.write_bytes(kept)
     (folder.path / "upgrade.json").write_bytes(newer(b'{"step": "of the next version"}'))
-    for read in (require_no_upgrade, former_request):
+    for read in (require_no_upgrade, noted_requests):
         with raises(STORED_NEWER):
             read(home, "job")
     write_shadow(folder, ShadowNote(request={}, epoch=3))

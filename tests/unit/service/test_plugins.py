@@ -1,5 +1,6 @@
 """Uploaded plugins: real wheels in real environments, built without a network."""
 
+import json
 import signal
 import subprocess
 
@@ -16,6 +17,8 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.upgrading.notes import UpgradeNote, UpgradeStep, write_upgrade
+from bicycle_runtime.service.address import queue_folder
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID, OPERATION_KEY_REUSED
 from bicycle_runtime.service.plugins import builder_child
 from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
@@ -270,6 +273,25 @@ def test_a_plugin_stays_while_a_job_may_go_on_with_it(home, tmp_path):
     assert uploaded_plugins(home) == []
     with raises(PLUGIN_UNKNOWN):
         environment_of(home, plugin.digest)
+
+
+def test_a_plugin_stays_while_a_waiting_start_or_an_upgrade_needs_it(home, tmp_path):
+    plugin, _ = installed(home, demo(tmp_path))
+    path = queue_folder(home) / "7.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"plugin": "demo", "digest": plugin.digest, "name": "later"}))
+    with raises(PLUGIN_IN_USE):
+        remove_plugin(home, plugin.digest)
+    assert Plugins(home).get(plugin.digest).jobs == ["later"]
+    path.unlink()
+
+    former = put_job(home, "job").read_request().to_json()
+    options = JobOptions(plugin="demo", plugin_env=environment_of(home, plugin.digest), name="job")
+    wanted = JobRequest(options=options).to_json()
+    note = UpgradeNote(token="t", step=UpgradeStep.FOLLOW, former=former, wanted=wanted, plan={})
+    write_upgrade(home, "job", note)
+    with raises(PLUGIN_IN_USE):
+        remove_plugin(home, plugin.digest)
 
 
 @pytest.mark.parametrize("digest", ["..", "", "uploads", "0" * 64, "../plugins"])

@@ -20,6 +20,11 @@ def service_folder(home: Home) -> Path:
     return home.path / SERVICE_FOLDER
 
 
+def queue_folder(home: Home) -> Path:
+    """Return the folder with the requests of starts that wait for slots."""
+    return service_folder(home) / "queued"
+
+
 def address_file(home: Home) -> Path:
     """Return the file with the address of a home's service."""
     return service_folder(home) / "address.json"

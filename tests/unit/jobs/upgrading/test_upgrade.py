@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.operations.operation import OperationCall
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.notes import (
     forget_ended,
-    former_request,
+    noted_requests,
     require_no_upgrade,
 )
 from bicycle_runtime.jobs.upgrading.upgrade import (
@@ -289,7 +289,7 @@ def test_an_upgrade_that_is_killed_in_between_goes_on_at_that_step(site, place):
         require_unused(site.home, first)  # The way back needs it.
     with raises(UPGRADE_UNDERWAY):
         upgrade(site, second, token="another")
-    assert former_request(site.home, "job") is not None
+    assert noted_requests(site.home, "job")
     if place == "before the way back":
         with raises(UPGRADE_FAILED):
             upgrade(site, second)

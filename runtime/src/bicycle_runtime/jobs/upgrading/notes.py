@@ -61,10 +61,10 @@ def require_no_upgrade(home: Home, job: str, *, tokens: Collection[str] | None =
         raise UPGRADE_UNDERWAY(job=job, step=note.step.value)
 
 
-def former_request(home: Home, job: str) -> JobRequest | None:
-    """Return the request to which an upgrade that is underway may go back."""
+def noted_requests(home: Home, job: str) -> list[JobRequest]:
+    """Return the requests of both versions of an upgrade that is underway."""
     note = read_upgrade(home, job)
-    return None if note is None else JobRequest.from_json(note.former)
+    return [] if note is None else [*map(JobRequest.from_json, (note.former, note.wanted))]
 
 
 def read_upgrade(home: Home, job: str) -> UpgradeNote | None:

@@ -26,7 +26,7 @@ from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.operations.operation import OperationCall
-from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.address import queue_folder
 from bicycle_runtime.service.errors import (
     JOB_ENDED,
     OPERATION_BEGUN,
@@ -100,7 +100,7 @@ class Operations:
         self._on_done = on_done
         self._owners = owners
         self.jobs = JobQueue(
-            service_folder(home) / "queued", fleet, owners, slots, clock=clock,
+            queue_folder(home), fleet, owners, slots, clock=clock,
             begin=lambda number, facts: self._queue.put((number, facts)),
         )  # fmt: skip
         self._queue: _Queue = queue.Queue()

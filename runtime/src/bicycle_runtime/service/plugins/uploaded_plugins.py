@@ -39,7 +39,8 @@ from bicycle_runtime.extraction.plugin_env import own_environment
 from bicycle_runtime.jobs.home import UNREADABLE, Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.upgrading.notes import former_request
+from bicycle_runtime.jobs.upgrading.notes import noted_requests
+from bicycle_runtime.service.address import queue_folder
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID, QUOTA_EXCEEDED, SERVICE_BUSY
 from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
 from bicycle_runtime.service.plugins.errors import (
@@ -457,14 +458,25 @@ def _jobs_by_digest(home: Home) -> dict[str, set[str]]:
         for digest in _digests_of(home, job):
             if not is_over:
                 needed.setdefault(digest, set()).add(job.id)
+    for name, digest in _waiting_starts(home):
+        needed.setdefault(digest, set()).add(name)
     return needed
+
+
+def _waiting_starts(home: Home) -> Iterator[tuple[str, str]]:
+    """Yield the job and the digest of each start that waits: it has no folder yet."""
+    for path in queue_folder(home).glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):  # It has begun, or is damaged.
+            facts = json.loads(path.read_bytes())
+            environment = facts.get("options", {}).get("plugin_env") or ""
+            if digest := facts.get("digest") or _digest_of(home, environment):
+                yield facts.get("name") or facts["plugin"], digest
 
 
 def _digests_of(home: Home, job: JobFolder) -> set[str]:
     """Return the digests of plugins in whose environment a job runs, or may run."""
     try:
-        former = former_request(home, job.id)
-        asked = [job.read_request(), *([] if former is None else [former])]
+        asked = [job.read_request(), *noted_requests(home, job.id)]
     except UNREADABLE:
         return set()
     chosen = [_digest_of(home, request.options.plugin_env or "") for request in asked]
