@@ -4,7 +4,8 @@ import asyncio
 import ssl
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +23,6 @@ from tests.certificates import make_certificates
 from tests.kafka.kafka_feeding import feed_secure, source_run, values
 from tests.kafka_broker import USERS, create_topic, end
 from tests.raising import raises
-from tests.waiting import PATIENCE_S
 
 NAME = "guarded"
 PASSWORD = "keystore"
@@ -113,29 +113,29 @@ def new_run(broker, certificates, tmp_path):
 @contextmanager
 def serving_tls(certificates, name):
     """Yield the address of a server with a certificate, which does no more than a handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
 
-    async def whole(started, stop):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda *_: None)  # Failed handshakes are wanted.
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
-        ended = asyncio.Event()
-        stop.append(lambda: loop.call_soon_threadsafe(ended.set))
-        started.append(server.sockets[0].getsockname()[1])
-        ready.set()
-        await ended.wait()
-        server.close()
+    class Handshake(BaseRequestHandler):
+        def handle(self):
+            with (
+                suppress(OSError),  # Failed handshakes are wanted.
+                context.wrap_socket(self.request, server_side=True) as connection,
+            ):
+                while connection.recv(1):
+                    continue
 
-    started, stop, ready = [], [], threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(whole(started, stop)), daemon=True)
-    thread.start()
-    assert ready.wait(PATIENCE_S)
-    try:
-        yield f"127.0.0.1:{started[0]}"
-    finally:
-        stop[0]()
-        thread.join()
+    class Server(ThreadingTCPServer):
+        daemon_threads = True  # Connections end with the clients.
+
+    with Server(("127.0.0.1", 0), Handshake) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_job_that_ran_is_told_of_a_wrong_authority_and_goes_on_once_it_is_right(
