@@ -428,3 +428,15 @@ def split_output(output: Batch, joined: Batch) -> Iterator[Batch]:
 def new_batch(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:
     """Return a batch of new records with event times, as windows and timers make them."""
     return Batch(values, ExchangeLineage(span, times))
+
+
+def without_gaps(times: Sequence[int | None]) -> list[int] | None:
+    """Return the event time of each record, or None without any.
+
+    A batch has times for all records or for none: one without a time gets the earliest time.
+    """
+    known = [time for time in times if time is not None]
+    if not known or len(known) == len(times):
+        return known or None
+    first = min(known)
+    return [first if time is None else time for time in times]

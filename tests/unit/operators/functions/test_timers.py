@@ -152,6 +152,32 @@ def test_a_timer_that_is_left_out_leaves_nothing_in_state(function, backend):
         assert harness.published == [(0, 4, 1), (0, 9, 2), (1, 9, 1)]
 
 
+class Rings(KeyedProcessFunction[str, int, tuple]):
+    """Sends the kind of each timer to a side output."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service.register_event_time_timer(value)
+        ctx.timer_service.register_processing_time_timer(0)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        ctx.side_output("rung", ctx.time_domain)
+        return []
+
+
+def test_side_outputs_of_timers_of_both_kinds_in_one_round_have_event_times():
+    def job(env):
+        numbers = env.add_source(script_source(int)).key_by(lambda n: n % 2)
+        sides = numbers.process_fn(Rings()).uid("rings").side_output("rung")
+        sides.key_by(lambda kind: kind).tumbling_window(100).count().collect("out")
+
+    found = rung(job, [1, 10_000], watermark=20_000)
+
+    assert {(each.key, each.start, each.value) for each in found} == {
+        ("event", 0, 1), ("processing", 0, 2), ("event", 10_000, 1),
+    }  # fmt: skip
+
+
 class Broken(Alarm):
     def on_timer(self, timestamp_ms, ctx):
         raise ValueError(timestamp_ms)

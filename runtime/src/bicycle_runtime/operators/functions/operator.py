@@ -22,6 +22,7 @@ from bicycle_runtime.operators.batch import (
     JoinedLineage,
     PickLineage,
     SpreadLineage,
+    without_gaps,
 )
 from bicycle_runtime.operators.functions.answers import (
     Asked,
@@ -448,15 +449,16 @@ def side_batches(batch: Batch, sent: Iterable[Sent]) -> list[SideBatch]:
         sent: The sent records (an event time is None for a record without one).
     """
     lineage = batch.lineage
-    by_tag: dict[tuple[str, int], tuple[list[Any], list[int]]] = {}
+    by_tag: dict[tuple[str, int], tuple[list[Any], list[int | None]]] = {}
     for tag, value, time, index in sent:
         part = lineage.part_of(index) if isinstance(lineage, JoinedLineage) else 0
         values, times = by_tag.setdefault((tag, part), ([], []))
         values.append(value)
-        if time is not None:
-            times.append(time)
+        times.append(time)
     parts = lineage.parts if isinstance(lineage, JoinedLineage) else [batch]
     return [
-        SideBatch(tag, Batch(values, ExchangeLineage(parts[part].lineage.span(), times or None)))
+        SideBatch(
+            tag, Batch(values, ExchangeLineage(parts[part].lineage.span(), without_gaps(times)))
+        )
         for (tag, part), (values, times) in by_tag.items()
     ]

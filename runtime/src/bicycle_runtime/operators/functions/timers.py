@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bicycle_runtime.base.user_code import users_error
-from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, new_batch
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, without_gaps
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_runtime.operators.user_calls.batches import go_through
@@ -117,11 +117,7 @@ class TimerRound:
                 timer = self._fire_from(timer)
             finally:
                 self._context.end_fired()
-        known = [time for time in self._times if time is not None]
-        if not known:
-            return Batch(self._values, ExchangeLineage(None))
-        first = min(known)
-        return new_batch(self._values, [first if time is None else time for time in self._times])
+        return Batch(self._values, ExchangeLineage(None, without_gaps(self._times)))
 
     def _fire_all(self, fires_each: FiresEach, timers: Sequence[Timer]) -> None:
         """Fire event-time timers in one call; the call sets no timer."""
