@@ -8,6 +8,7 @@ from bicycle_sdk.windows import (
     CountEvictor,
     CountTrigger,
     EventTimeTrigger,
+    Evictor,
     PurgingTrigger,
     Trigger,
     TriggerResult,
@@ -22,6 +23,25 @@ class Always(Trigger):
 
     def on_merge(self, states, window, ctx):
         pass
+
+
+class Incomparable(tuple):
+    """A record that refuses a comparison, as an array of numpy does."""
+
+    def __eq__(self, other):
+        raise ValueError("ambiguous")
+
+    __hash__ = tuple.__hash__
+
+
+class Copying(Evictor):
+    """Keeps a copy of each record."""
+
+    def after(self, elements, window):
+        return [one._replace(value=Incomparable([*one.value])) for one in elements]
+
+    def describe(self):
+        return "copies"
 
 
 def times_of(records, ctx):
@@ -87,3 +107,13 @@ def test_late_records_that_join_sessions_keep_the_pace_of_late_results():
         harness.run_epoch()
 
         assert harness.results("out")[2:] == [(0, 30, [0, 9, 18, 20])]
+
+
+def test_an_evictor_may_keep_other_records_that_refuse_to_be_compared():
+    with Harness(
+        sessions(lambda window: window.trigger(CountTrigger(1)).evictor(Copying()))
+    ) as harness:
+        harness.push([Incomparable(("a", 26)), Incomparable(("a", 30))])
+        harness.run_epoch()
+
+        assert harness.results("out") == [(26, 36, [26]), (26, 40, [26, 30])]

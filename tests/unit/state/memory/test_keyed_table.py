@@ -36,6 +36,18 @@ class Order:
     items: list[int]
 
 
+class Incomparable:
+    """A value that refuses a comparison, as an array of numpy does."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        raise ValueError("ambiguous")
+
+    __hash__ = None
+
+
 class Clock:
     now_ms = 0
 
@@ -155,6 +167,22 @@ def test_a_value_of_another_type_than_declared_comes_back_as_it_was(process):
     after.store.at(sealed)
 
     assert after.keyed.entries_of(COUNT).get("ada") == "five"
+
+
+def test_values_that_refuse_to_be_compared_are_stored(process):
+    things = ValueStateDescriptor("things")
+    sealed = process().epoch(ALL, 1, put(things, "ada", Incomparable(5)))
+
+    def replace(keyed):
+        keyed.entries_of(things).delete("ada")
+        keyed.entries_of(things).put("bob", Incomparable(6))
+
+    sealed = process().epoch(sealed, 2, replace)
+    after = process()
+    after.store.at(sealed)
+
+    assert after.keyed.entries_of(things).get("ada") is None
+    assert after.keyed.entries_of(things).get("bob").number == 6
 
 
 def test_map_keys_must_have_an_order(process):

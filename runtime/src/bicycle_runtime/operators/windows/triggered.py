@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 from bicycle_runtime.base.user_code import users_error
@@ -381,7 +381,7 @@ class TriggeredOperator(WindowOperator):
             ordered += [(i, times[i], values[i]) for i in others]
             ordered.sort(key=itemgetter(0))
             kept = [time for _, time, _ in ordered], [value for _, _, value in ordered]
-        if kept != (times, values):
+        if kept[0] != times or not all(map(is_, kept[1], values)):
             self.table.records.replace(*self._window_key, kept)
         pane.empty()
         for element in elements:

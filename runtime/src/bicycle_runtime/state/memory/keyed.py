@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
+from itertools import repeat
+from operator import is_, itemgetter
 from typing import Any
 
 from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet
@@ -202,7 +203,7 @@ class KeyedTable:
     ) -> list[ChangeSet]:  # fmt: skip
         """Return change sets of entries and values; ``MISSING`` marks a removed entry."""
         gone: list[Any] = []
-        if MISSING in values:
+        if any(map(is_, values, repeat(MISSING))):  # Values may refuse a comparison by ``==``.
             pairs = list(zip(entry_keys, values, strict=True))
             gone = [entry_key for entry_key, value in pairs if value is MISSING]
             entry_keys = [entry_key for entry_key, value in pairs if value is not MISSING]
