@@ -46,3 +46,21 @@ def test_a_dead_letter_has_the_event_time_that_the_result_would_have_had(kind, t
 
         assert [letter["event_time_ms"] for letter in harness.dead_letters] == times
         assert {letter["key"] for letter in harness.dead_letters} == {"'ada'"}
+
+
+def test_a_record_behind_the_watermark_that_a_sum_refuses_becomes_a_letter_with_its_time():
+    def job(env):
+        timed = env.add_source(script_source()).assign_timestamps(lambda record: record[1])
+        sessions = timed.key_by(lambda record: record[0]).session_window(60_000)
+        sums = sessions.sum(lambda record: record[2] + 0)
+        sums.on_error("dead_letter").uid("sums").collect("out")
+
+    with Harness(job) as harness:
+        harness.push([("ada", 100_000, 1)])
+        harness.run()
+        harness.push([("ada", 90_000, 5), ("ada", 90_001, "bad")])
+        harness.run()
+        harness.advance_watermark(500_000)
+
+        assert [(each.start, each.value) for each in harness.results("out")] == [(90_000, 6)]
+        assert [letter["event_time_ms"] for letter in harness.dead_letters] == [90_001]

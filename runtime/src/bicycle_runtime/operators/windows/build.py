@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -78,16 +78,18 @@ class FoldingOperator(WindowOperator):
 
     def _open(self, batch: Batch) -> None:
         assert batch.groups is not None
-        for data, group in zip(batch.values, batch.groups, strict=True):
+        for number, (data, group) in enumerate(zip(batch.values, batch.groups, strict=True)):
             block = open_block(data)
             if isinstance(block, ColumnPartials):
                 self._windows.columns.add(group, block)
             elif isinstance(block, Partials):
                 self._windows.take_partials(group, block)
             else:
-                raw = Batch(block.values, batch.lineage, [group] * len(block.values))
+                lineage = ExchangeLineage(batch.lineage.origin(number), block.times)
+                groups = [group] * len(block.values)
+                raw = Batch(block.values, lineage, groups)
                 keys = list(map(self.key_of, block.values))
-                self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
+                self._gather(Rows(raw, keys, block.times, groups))
 
     def _gather(self, rows: Rows) -> None:
         rows = self._placement.assign(rows)
