@@ -384,8 +384,8 @@ class MapEntries:
 
     def sweep(self) -> None:
         """Remove expired entries."""
-        for key, part in self.expiry.due() if self.expiry is not None else ():
-            self.delete(key, part)
+        for entry_key in self.expiry.due() if self.expiry is not None else ():
+            self.put_back(entry_key, MISSING, None)  # Also a time whose entry is gone already.
 
     def peek(self, entry_key: tuple[Any, Any]) -> Any:
         """Return the value of an entry without using it, or ``MISSING``."""

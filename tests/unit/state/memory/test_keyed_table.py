@@ -218,6 +218,19 @@ def test_a_ttl_may_be_added_and_taken_away(process, clock):
     assert again.keyed.entries_of(brief).get("ada") is None
 
 
+def test_the_time_of_an_entry_that_was_deleted_while_there_was_no_ttl_is_forgotten(process, clock):
+    stock = MapStateDescriptor("stock", str, int)
+    brief = MapStateDescriptor("stock", str, int, ttl=StateTtl(1_000))
+    sealed = process().epoch(ALL, 1, put_part(brief, "ada", "pear", 5))
+    sealed = process().epoch(sealed, 2, lambda keyed: keyed.entries_of(stock).clear("ada"))
+    clock.now_ms = 100_000
+    worker = process()
+    worker.epoch(sealed, 3, lambda keyed: keyed.entries_of(brief))
+
+    assert worker.keyed.next_due_ms() is None
+    assert ("ada", "pear") not in worker.keyed.entries_of(brief).expiry.stamps
+
+
 def test_a_ttl_that_is_added_counts_for_entries_that_nobody_reads(process, clock):
     brief = ValueStateDescriptor("count", int, ttl=StateTtl(1_000))
     sealed = process().epoch(ALL, 1, put(COUNT, "ada", 5))
