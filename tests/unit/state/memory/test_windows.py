@@ -1,5 +1,8 @@
 """Tables of windows: what is written is what changed, and reading it back gives the same."""
 
+from collections import Counter
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +14,7 @@ KEYS = st.sampled_from(["a", "b", 1, ("x", 2)])
 PLACES = st.integers(-2, 2)
 GROUPS = st.integers(0, 1)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "remove", "drop", "add", "replace", "clear"]),
+    st.tuples(st.sampled_from(["put", "remove", "drop", "add", "replace", "purge", "clear"]),
               PLACES, GROUPS, KEYS, st.integers()),
     max_size=12,
 )  # fmt: skip
@@ -35,6 +38,8 @@ def carry_out(table, steps):
                 table.records.add(namespace, group, key, ([value], [value]))
             case "replace":
                 table.records.replace(namespace, group, key, ([value, 0], [value, 1]))
+            case "purge":
+                table.records.replace(namespace, group, key, ([], []))
             case "clear":
                 table.records.drop(namespace)
 
@@ -53,6 +58,15 @@ def contents(table):
         for key in kept
     }
     return entries, rows
+
+
+def chunks(records):
+    """Return how many keys have records, by place and epoch."""
+    found = {}
+    for namespace, groups in records.namespaces.items():
+        for group, kept in groups.items():
+            found[namespace, group] = dict(Counter(chain.from_iterable(kept.values())))
+    return found
 
 
 @given(
@@ -78,6 +92,7 @@ def test_the_changes_of_all_epochs_give_the_table_again(epochs, cut, is_merged):
         restored.apply(change_sets)
 
     assert contents(restored) == contents(table)
+    assert restored.records._sealed == table.records._sealed == chunks(table.records)
 
 
 @given(epochs=st.lists(STEPS, min_size=1, max_size=5), start=st.integers(0, 4))
@@ -91,6 +106,7 @@ def test_applying_changes_again_changes_nothing(epochs, start):
     restored.apply(merge_change_sets(files[start:]))
 
     assert contents(restored) == contents(table)
+    assert restored.records._sealed == table.records._sealed == chunks(table.records)
 
 
 @pytest.mark.parametrize("part", ["cells", "records"])
@@ -112,6 +128,18 @@ def test_an_epoch_writes_only_the_records_that_it_added():
 
     (change_set,) = table.changes()
     assert (change_set.name, bytes(change_set.values)) == ("r0#2", b"\x91\x92\x91\x02\x91\x14")
+
+
+def test_an_epoch_of_which_no_record_is_left_is_forgotten():
+    table = new_table()
+    for table.records.epoch in range(1, 50):
+        table.records.replace(0, 3, "a", ([1], [10]))
+        table.changes()
+    assert table.records._sealed == {(0, 3): {49: 1}}
+
+    table.records.replace(0, 3, "a", ([], []))
+    table.changes()
+    assert (table.records._sealed, table.records.namespaces) == ({}, {})
 
 
 def test_all_is_gone_when_the_last_place_is():

@@ -26,6 +26,7 @@ from bicycle_runtime.state.memory.windows import (
     Row,
     WindowEntries,
     extend_row,
+    forget_group,
     joined_row,
 )
 from bicycle_runtime.state.rocksdb.indexes import RowIndex, row_start
@@ -129,14 +130,11 @@ class DiskNamespaceRecords(UncountedPart, Records):
             self._note(change_set.name, change_set.group)
             return
         namespace, epoch = self._namespace_in(change_set.name)
-        groups = self.namespaces.get(namespace, {})
-        epochs = groups.get(change_set.group, set())
+        epochs = self.namespaces.get(namespace, {}).get(change_set.group, set())
         if change_set.is_full:
             epochs.discard(epoch)
             if not epochs:
-                groups.pop(change_set.group, None)
-            if not groups:
-                self.namespaces.pop(namespace, None)
+                forget_group(self.namespaces, namespace, change_set.group)
 
 
 @dataclass(slots=True)
@@ -381,7 +379,7 @@ class DiskWindowEntries(WindowEntries):
                 yield self._change_set(namespace, group, values, keys, is_full=values.is_emptied)
                 self._sealed.add((namespace, group))
                 continue
-            self._forget(namespace, group)
+            forget_group(self.namespaces, namespace, group)
             if (namespace, group) in self._sealed:
                 self._sealed.discard((namespace, group))
                 yield emptied_change_set(group, self._name(namespace))
@@ -394,7 +392,7 @@ class DiskWindowEntries(WindowEntries):
         if keys:
             self._note(change_set.name, group)
         elif change_set.is_full:
-            self._forget(namespace, group)
+            forget_group(self.namespaces, namespace, group)
             self._sealed.discard((namespace, group))
         values = self._open.get((namespace, group))
         if values is not None:

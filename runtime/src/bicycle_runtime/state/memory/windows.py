@@ -136,7 +136,7 @@ class WindowEntries:
                 yield self._change_set(namespace, group, values, keys)
                 self._sealed.add((namespace, group))
             else:
-                self._forget(namespace, group)
+                forget_group(self.namespaces, namespace, group)
                 if (namespace, group) in self._sealed:
                     self._sealed.discard((namespace, group))
                     yield emptied_change_set(group, self._name(namespace))
@@ -153,7 +153,7 @@ class WindowEntries:
             values.pop(key, None)
         self._sealed.add((namespace, change_set.group))
         if not values:
-            self._forget(namespace, change_set.group)
+            forget_group(self.namespaces, namespace, change_set.group)
             self._sealed.discard((namespace, change_set.group))
 
     def decode(self, change_set: ChangeSet) -> Iterator[tuple[Any, Any]]:
@@ -165,13 +165,6 @@ class WindowEntries:
 
     def _name(self, namespace: int) -> str:
         return f"{self.prefix}{namespace}"
-
-    def _forget(self, namespace: int, group: int) -> None:
-        groups = self.namespaces.get(namespace)
-        if groups is not None:
-            groups.pop(group, None)
-            if not groups:
-                del self.namespaces[namespace]
 
     def _change_set(
         self, namespace: int, group: int, values: dict[Any, Any], keys: Iterable[Any],
@@ -205,8 +198,10 @@ class Records:
         self.epoch = 0
         # namespace -> key group -> key -> epoch -> row
         self.namespaces: dict[int, dict[int, Any]] = {}
-        self._touched: dict[tuple[int, int, int], dict[Any, None]] = {}
-        self._sealed: dict[tuple[int, int], set[int]] = {}
+        # By key, whether the chunk was sealed before; an empty dict for a chunk that was dropped.
+        self._touched: dict[tuple[int, int, int], dict[Any, Any]] = {}
+        # By namespace and key group, how many keys have records in each sealed epoch.
+        self._sealed: dict[tuple[int, int], dict[int, int]] = {}
 
     def declared(self, settings: Settings) -> DeclaredState:
         """Return the state that the records are, of a window with these settings."""
@@ -228,8 +223,9 @@ class Records:
     def add(self, namespace: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
         chunks = self.namespaces.setdefault(namespace, {}).setdefault(group, {}).setdefault(key, {})
+        touched = self._touched.setdefault((namespace, group, self.epoch), {})
+        touched.setdefault(key, self.epoch in chunks)
         extend_row(chunks, self.epoch, row)
-        self._touched.setdefault((namespace, group, self.epoch), {})[key] = None
 
     def row(self, namespace: int, group: int, key: Any) -> Row:
         """Return all records of a key, in the order of arrival. They are a copy."""
@@ -244,21 +240,19 @@ class Records:
 
     def replace(self, namespace: int, group: int, key: Any, row: Row) -> None:
         """Keep these records of a key and no others."""
-        chunks = self.namespaces.get(namespace, {}).get(group, {}).pop(key, {})
-        for epoch in chunks:
-            self._touched.setdefault((namespace, group, epoch), {})[key] = None
+        kept = self.namespaces.get(namespace, {}).get(group, {})
+        for epoch in kept.pop(key, ()):
+            self._touched.setdefault((namespace, group, epoch), {}).setdefault(key, True)
         if row[0]:
             self.add(namespace, group, key, row)
+        elif not kept:
+            forget_group(self.namespaces, namespace, group)
 
     def drop(self, namespace: int) -> None:
         """Forget all records of a namespace."""
-        self.namespaces.pop(namespace, None)
-        for touched_namespace, group, epoch in [
-            part for part in self._touched if part[0] == namespace
-        ]:
-            del self._touched[touched_namespace, group, epoch]
-        for sealed_namespace, group in [part for part in self._sealed if part[0] == namespace]:
-            for epoch in self._sealed[sealed_namespace, group]:
+        for group in self.namespaces.pop(namespace, ()):
+            self._touched.pop((namespace, group, self.epoch), None)
+            for epoch in self._sealed.get((namespace, group), ()):
                 self._touched[namespace, group, epoch] = {}
 
     def change_sets(self) -> Iterator[ChangeSet]:
@@ -267,18 +261,15 @@ class Records:
             self._touched.items(), key=lambda item: item[0]
         ):
             kept = self.namespaces.get(namespace, {}).get(group, {})
-            put = [key for key in keys if epoch in kept.get(key, ())]
-            gone = [key for key in keys if epoch not in kept.get(key, ())]
-            sealed = self._sealed.setdefault((namespace, group), set())
+            rows = {key: kept[key][epoch] for key in keys if epoch in kept.get(key, ())}
+            gone = [key for key, was_sealed in keys.items() if was_sealed and key not in rows]
+            count = sum(not keys[key] for key in rows) - len(gone)
             if not keys:
-                sealed.discard(epoch)
+                count = -self._sealed[namespace, group][epoch]
                 yield emptied_change_set(group, self._name(namespace, epoch))
-            elif put or epoch in sealed:
-                sealed.add(epoch)
-                rows = {key: kept[key][epoch] for key in put}
+            elif rows or gone:
                 yield self._chunk_change_set((namespace, group, epoch), rows, gone)
-            if not sealed:
-                del self._sealed[namespace, group]
+            self._count((namespace, group), epoch, count)
         self._touched.clear()
 
     def apply(self, change_set: ChangeSet) -> None:
@@ -286,21 +277,29 @@ class Records:
         namespace, epoch = self._namespace_in(change_set.name)
         kept = self.namespaces.setdefault(namespace, {}).setdefault(change_set.group, {})
         gone = list(kept) if change_set.is_full else _KEYS.decode_list(bytes(change_set.deleted))
+        count = 0
         for key in gone:
-            chunks = kept.get(key)
-            if chunks is not None:
-                chunks.pop(epoch, None)
-                if not chunks:
-                    del kept[key]
+            chunks = kept.get(key, {})
+            count -= chunks.pop(epoch, None) is not None
+            if not chunks:
+                kept.pop(key, None)
         rows = self._codec.decode_list(change_set.values, change_set.keys)
         for key, row in zip(_KEYS.decode_list(bytes(change_set.keys)), rows, strict=True):
-            kept.setdefault(key, {})[epoch] = (list(row[0]), list(row[1]))
-        self._sealed.setdefault((namespace, change_set.group), set()).add(epoch)
+            chunks = kept.setdefault(key, {})
+            count += epoch not in chunks
+            chunks[epoch] = (list(row[0]), list(row[1]))
+        self._count((namespace, change_set.group), epoch, count)
         if not kept:
-            del self.namespaces[namespace][change_set.group]
-            del self._sealed[namespace, change_set.group]
-            if not self.namespaces[namespace]:
-                del self.namespaces[namespace]
+            forget_group(self.namespaces, namespace, change_set.group)
+
+    def _count(self, part: tuple[int, int], epoch: int, more: int) -> None:
+        """Take note that more or fewer keys have records in a sealed epoch."""
+        counts = self._sealed.setdefault(part, {})
+        counts[epoch] = counts.get(epoch, 0) + more
+        if not counts[epoch]:
+            del counts[epoch]
+        if not counts:
+            del self._sealed[part]
 
     @staticmethod
     def _name(namespace: int, epoch: int) -> str:
@@ -322,6 +321,14 @@ class Records:
             self._codec.encode_list(list(rows.values())),
             deleted=_KEYS.encode_list(gone) if gone else None,
         )
+
+
+def forget_group(namespaces: dict[int, dict[int, Any]], namespace: int, group: int) -> None:
+    """Remove a key group from a namespace, and the namespace with its last one."""
+    groups = namespaces.get(namespace, {})
+    groups.pop(group, None)
+    if not groups:
+        namespaces.pop(namespace, None)
 
 
 def extend_row(rows: dict[Any, Row], namespace: Any, row: Row) -> None:
