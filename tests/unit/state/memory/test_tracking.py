@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
-from bicycle_runtime.state.memory.tables import DictState
+from bicycle_runtime.state.memory.tables import DictState, FunctionTable
 from bicycle_runtime.state.memory.tracked import TrackedDict, Tracking, tracked_dict
 from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_sdk import RichAsyncFunction
 from tests.raising import raises
 
 KEYS = st.sampled_from(["a", "b", "c", 1, 1.0, True, ("a", 1)])
@@ -162,6 +163,53 @@ def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
     state.change_set(0, current)
 
     assert state.change_set(0, state.begin(compares=compares)) is None
+
+
+class Counting(RichAsyncFunction):
+    def __init__(self):
+        self.counts: dict[str, int] = {}
+
+    def process(self, value, ctx):
+        return []
+
+
+class Saving(Counting):
+    """A function whose snapshots are saved, except with three entries."""
+
+    def snapshot_state(self):
+        return {"counts": dict(self.counts)} if len(self.counts) != 3 else None
+
+
+def restored(function, files):
+    table = FunctionTable(function, describe_attributes(function), lambda hook, *a: hook(*a))
+    for change_sets in files:
+        table.apply(change_sets)
+    table.restore_snapshots()
+    return table
+
+
+def test_notes_of_changes_are_not_kept_when_a_snapshot_is_saved():
+    table = restored(Saving(), [])
+    for name in "abab":
+        table.group(0).instance.counts[name] = 1
+        table.changes()
+
+    assert table.groups[0].dicts["counts"].entries.touched == {}
+
+
+@pytest.mark.parametrize("later", [Saving, Counting])
+@pytest.mark.parametrize("record_count", [1, 100])
+def test_entries_of_a_snapshot_are_there_when_the_dict_itself_is_saved(later, record_count):
+    table, files = restored(Saving(), []), []
+    for name in "abcd":
+        table.group(0).instance.counts[name] = 1
+        files.append(table.changes())
+        table.expect(record_count)
+        if later is Counting:
+            table = restored(later(), files)
+
+        counts = restored(later(), files).groups[0].instance.counts
+        assert counts == table.groups[0].instance.counts
 
 
 def test_something_else_in_the_place_of_a_dict_is_refused():

@@ -43,10 +43,11 @@ class DictState:
         entries: The dict that notes, with the function's entries from before it was opened.
     """
 
-    __slots__ = ("_attribute", "_written", "entries")
+    __slots__ = ("_attribute", "_is_unwritten", "_written", "entries")
 
     def __init__(self, attribute: Attribute, entries: NotingDict) -> None:
         self._attribute = attribute
+        self._is_unwritten = False
         self._written: dict[Any, Any] | None = None
         self.entries = cast("dict[Any, Any]", entries)
 
@@ -77,7 +78,8 @@ class DictState:
         Raises:
             STATE_TYPE_CHANGED: it is no dict any more.
         """
-        is_replaced = current is not self.entries  # the function put another dict in its place
+        # The function put another dict in its place, or its changes were not noted.
+        is_replaced = current is not self.entries or self._is_unwritten
         if is_replaced:
             self._replace(current)
         if self._written is not None:
@@ -94,6 +96,12 @@ class DictState:
             group, self._attribute.state_name, keys, values, deleted=deleted, is_full=is_full
         )
 
+    def forget_changes(self) -> None:
+        """Forget the changes, which a snapshot has; the next change set is of all entries."""
+        self._is_unwritten = True
+        if isinstance(self.entries, TrackedDict):
+            self.entries.touched.clear()
+
     def apply(self, change_set: ChangeSet) -> None:
         """Take sealed changes over; the dict notes again afterwards."""
         self.begin(compares=False)
@@ -109,7 +117,7 @@ class DictState:
                 attribute=self._attribute.name, found=type(current).__qualname__
             )
         noting = self._noting if self._written is None else TrackedDict()
-        self._written = None
+        self._written, self._is_unwritten = None, False
         self.entries = noting.replaced_by(current)
 
     def _compare(self) -> tuple[dict[Any, Any], list[Any]]:
@@ -337,6 +345,8 @@ class FunctionTable:
             change_sets.append(
                 self._whole(group, SNAPSHOT, self._snapshots.encode_list([snapshot]))
             )
+            for kept in state.dicts.values():
+                kept.forget_changes()
         else:
             for name, kept in state.dicts.items():
                 current = getattr(state.instance, name)
