@@ -4,7 +4,7 @@ import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import ListStateDescriptor, WindowFunction
+from bicycle_sdk import ListStateDescriptor, StateTtl, WindowFunction
 from bicycle_sdk.windows import EventTimeTrigger
 
 
@@ -44,3 +44,27 @@ def test_states_of_a_key_are_shown_by_name_beside_what_its_windows_hold(cut, bac
         assert harness.value("window", key="b", name="sizes") == [1]
         assert harness.value("window", key="c", name="sizes") is None
         assert [*harness.state("window", "a").values()] == [[("a", 26)]]
+
+
+class Firings(WindowFunction[str, tuple[str, int], tuple[int, int]]):
+    """Counts the windows of a key until there was none for five seconds of event time."""
+
+    def process(self, elements, ctx):
+        count = ctx.get_value_state("count", int, default=0, ttl=StateTtl(5_000, time="event"))
+        count.update(count.value() + 1)
+        return [(elements[0][1], count.value())]
+
+
+@pytest.mark.parametrize("epochs", [[[0, 60_000]], [[0], [60_000]]], ids=["one", "two"])
+def test_states_of_windows_that_fire_at_a_record_expire_by_its_time(epochs):
+    def job(env):
+        timed = env.add_source(script_source()).assign_timestamps(lambda record: record[1])
+        counted = timed.key_by(lambda record: record[0]).count_window(1)
+        counted.process(Firings()).uid("window").collect("out")
+
+    with Harness(job) as harness:
+        for times in epochs:
+            harness.push([("a", time) for time in times])
+            harness.run()
+
+        assert harness.results("out") == [(0, 1), (60_000, 1)]

@@ -70,6 +70,8 @@ class FiringContext(WindowContext[Any]):
         """Turn to a window that fires."""
         self.enter(key=fired.key, window=fired.window, watermark=watermark, values=fired.values)
         # Not the watermark, which is as far as epochs are long: states would expire by chance.
+        # Nor the time of a record in the batch: a trigger may fire at any of them.
+        self._operator.batch = None
         self._operator.timestamp = fired.window.end - 1
         self._is_firing = True
 
