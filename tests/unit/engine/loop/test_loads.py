@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.engine.loop.loads import LoadWatch
 from bicycle_runtime.operators.heartbeats import LoadHeartbeat, loaded_bytes
 from bicycle_runtime.testing import Harness, script_source
@@ -64,6 +64,17 @@ def test_the_driver_adds_up_what_the_tasks_say_and_leaves_nothing_behind(storage
         assert is_seen.wait(10)
     assert seen[-1] in ((6, 30), (5, 10))
     assert storage.list("") == []
+
+
+def test_signs_that_cannot_be_removed_fail_no_epoch(monkeypatch, storage):
+    def refuse(self, prefix):
+        raise StorageError(url=self.url, action="delete", path=prefix, reason="not empty")
+
+    monkeypatch.setattr(LocalStorage, "delete_tree", refuse)
+    with LoadWatch(storage, "run", lambda *_: None).watching(MANY):
+        storage.write("loading/run/0-0", b"[5,10]")
+
+    assert storage.list("") == ["loading/run/0-0"]
 
 
 @pytest.mark.parametrize("state_bytes", [0, 1_000])

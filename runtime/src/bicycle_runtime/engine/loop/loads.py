@@ -58,7 +58,8 @@ class LoadWatch:
         finally:
             end.set()
             thread.join()
-            self._storage.delete_tree(LOADING)
+            with contextlib.suppress(StorageError):  # A task that was given up may still write.
+                self._storage.delete_tree(LOADING)
 
     def _follow(self, end: threading.Event) -> None:
         while not end.wait(_INTERVAL_S):
