@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED, STORAGE_FULL, STORAGE_MISSING
+from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.jobs.status import RestartNote
 from bicycle_runtime.jobs.supervision.restarts import (
     _RESTARTABLE,
@@ -154,6 +155,10 @@ def test_an_error_of_a_worker_may_be_one_of_its_host():
 
     error.facts["worker_epoch"] = 3
     assert may_pass(error)
+
+
+def test_a_job_whose_epoch_was_mixed_in_each_run_is_started_again():
+    assert may_pass(EpochMixedError(epoch=3, job="job", level=0, subtask=1))
 
 
 def failed(exception, message="no a"):

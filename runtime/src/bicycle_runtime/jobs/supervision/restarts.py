@@ -17,7 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bicycle_runtime.connectors.kafka.errors import KafkaTopicReplacedError
-from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartKilledError
+from bicycle_runtime.engine.errors import (
+    EpochFailedError,
+    EpochMixedError,
+    SparkLostError,
+    SparkStartKilledError,
+)
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.status import RestartNote, RestartPlan
 from bicycle_runtime.operators.errors import (
@@ -38,7 +43,7 @@ OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 # aside.
 _RESTARTABLE = (
     *OF_FUNCTIONS,
-    *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
+    *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochMixedError, EpochTakenError),
     *(KafkaTopicReplacedError, StalledError, StateFileError, TaskMemoryError),
 )
 
