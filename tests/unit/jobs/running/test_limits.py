@@ -6,8 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.running.phases import Phases
+from bicycle_runtime.jobs.supervision.watchdog import Watchdog
 from tests.unit.jobs.job_samples import request_of
+from tests.unit.jobs.running.light_jobs import LETTERS, LightJob
 
 
 class Dog:
@@ -56,3 +60,33 @@ def test_waiting_for_executors_or_a_lease_does_not_end_an_attempt(
     assert dog.timeout_ms == expected(limit_ms, wait_ms)
     phases.take_loaded(2, 2, is_running=True)
     assert dog.timeout_ms == expected(2 * limit_ms, wait_ms)
+
+
+def test_requests_and_the_last_epoch_have_the_limit_of_an_epoch(tmp_path, monkeypatch):
+    """A rescale and a replay of letters are requests that run an epoch."""
+    limits, seen = [], []
+
+    @contextlib.contextmanager
+    def phase(self, name, target, *, timeout_ms):
+        limits.append(timeout_ms)
+        yield
+        limits.pop()
+
+    def note(owner, name):
+        method = getattr(owner, name)
+
+        def noted(self, *args, **options):
+            seen.append((name, limits[-1]))
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    monkeypatch.setattr(Watchdog, "phase", phase)
+    for owner, name in ((Inbox, "serve"), (EpochLoop, "step"), (EpochLoop, "finish")):
+        note(owner, name)
+    plugin = tmp_path / "letters.py"
+    plugin.write_text(LETTERS)
+    options = {"watchdog_timeout_ms": 60_000, "epoch_stall_timeout_ms": 120_000}
+    LightJob(tmp_path, str(plugin), options=options).run()
+
+    assert set(seen) == {("serve", 120_000), ("step", 120_000), ("finish", 120_000)}

@@ -132,7 +132,8 @@ class Epochs:
             run.services.announce(line)
         run.log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
         is_finished = not run.services.only_settles and self._step_until_done(loop)
-        loop.finish(is_finished=is_finished and not self._is_draining)
+        with self._epoch(loop.epoch + 1):
+            loop.finish(is_finished=is_finished and not self._is_draining)
         progress.status.dropped_count = loop.dropped_count()
         return JobState.FINISHED if is_finished else JobState.STOPPED
 
@@ -144,14 +145,14 @@ class Epochs:
         while not run.services.stop.is_set:
             if run.lease.is_lost:
                 run.lease.require()
-            run.inbox.serve(self._handlers)
+            with self._epoch(loop.epoch + 1):  # Some requests run one.
+                run.inbox.serve(self._handlers)
             begun_at = clock.monotonic()
             if begun_at < rests_until and not self._is_asked():
                 run.progress.take_idle(None)
                 self._wait(round((rests_until - begun_at) * 1_000))
                 continue
-            epoch = loop.epoch + 1
-            with run.phases.epoch(epoch), run.progress.epoch(), run.executor.counting_ends():
+            with self._epoch(loop.epoch + 1):
                 run.savepoints.meet(loop)
                 step = loop.drain() if self._is_draining else loop.step(reads_on=not target_ms)
             if step.is_finished:
@@ -163,6 +164,13 @@ class Epochs:
                 now = clock.monotonic()
                 rests_until = now + pause_ms(target_ms, (now - begun_at) * 1_000) / 1_000
         return False
+
+    @contextlib.contextmanager
+    def _epoch(self, number: int) -> Iterator[None]:
+        """Watch and show an epoch, or a look for one, while inside the block."""
+        run = self._run
+        with run.phases.epoch(number), run.progress.epoch(), run.executor.counting_ends():
+            yield
 
     def _is_asked(self) -> bool:
         """Return whether a request needs an epoch."""
