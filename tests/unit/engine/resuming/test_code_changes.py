@@ -255,6 +255,36 @@ def test_a_state_that_is_gone_must_be_given_up_and_never_comes_back(backend):
         assert run.put(("a", 3))[-1] == ("a", Reading(1, 3))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_state_of_an_operator_that_keeps_none_now_must_be_given_up(backend):
+    def identity(pair: tuple[str, int]) -> tuple[str, int]:
+        return pair
+
+    job = keyed_job(identity, kind="map")
+    sealed = sealed_by(keyed_job(Keeping()), [("a", 1)], backend=backend)
+    with raises(STATE_LOST) as lost:
+        Run(job, sealed, backend=backend)
+    assert lost.value.facts["lost"] == "'state'"
+
+    with Run(job, sealed, backend=backend, allows_dropped_state=True) as run:
+        assert run.put(("a", 2))[-1] == ("a", 2)
+        dropped = run.sealed
+    with Run(keyed_job(Keeping()), dropped, backend=backend) as run:
+        assert run.put(("a", 3))[-1] == ("a", Reading(1, 3))
+
+
+def test_offsets_of_a_source_whose_uid_another_operator_has_must_be_given_up():
+    def build(env):
+        pairs = env.add_source(script_source(tuple[str, int])).uid("input")
+        pairs.filter(lambda _: True).uid("pairs").key_by(lambda pair: pair[0]).process_fn(
+            Keeping()
+        ).uid("state").collect("out")
+
+    with raises(STATE_LOST) as lost:
+        Run(build, sealed_by(keyed_job(Keeping()), [("a", 1)]))
+    assert lost.value.facts["lost"] == "'pairs'"
+
+
 class Totals(RichAsyncFunction):
     def __init__(self):
         self.totals: dict[str, int] = {}

@@ -12,7 +12,7 @@ from bicycle_runtime.recovery.errors import CONNECTOR_STATE_NEWER, STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.state_metadata import LIST_KINDS
-from bicycle_sdk.graph import JobGraph
+from bicycle_sdk.graph import JobGraph, OperatorKind, StateShape
 
 
 def restored_states(
@@ -114,10 +114,12 @@ def refuse_newer_connectors(
 
 
 def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:
-    """Return the uids with state or offsets in the manifest that the graph lacks."""
-    uids = {vertex.id for vertex in graph.vertices}
+    """Return the uids with state or offsets that no vertex of the graph takes."""
+    vertices = graph.vertices
+    stateful = {each.id for each in vertices if each.descriptor.state is not StateShape.NONE}
+    sources = {each.id for each in vertices if each.kind is OperatorKind.SOURCE}
     with_state = {
         uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
     }
     with_offsets = {uid for uid, shards in manifest.offsets.items() if shards}
-    return sorted((with_state | with_offsets) - uids)
+    return sorted((with_state - stateful) | (with_offsets - sources))

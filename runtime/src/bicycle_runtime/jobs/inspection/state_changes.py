@@ -191,8 +191,8 @@ def _newer_connectors(manifest: Manifest, report: JobReport) -> list[OperatorCha
 
 def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
     """Return the sources with progress that the graph still has."""
-    uids = {vertex.id for vertex in bundle.graph.vertices}
-    return [uid for uid, shards in manifest.offsets.items() if shards and uid in uids]
+    lost = lost_operators(manifest, bundle.graph)
+    return [uid for uid, shards in manifest.offsets.items() if shards and uid not in lost]
 
 
 def _offset_words(shards: Mapping[str, int]) -> str:
@@ -203,8 +203,8 @@ def _offset_words(shards: Mapping[str, int]) -> str:
 
 def _lost_words(manifest: Manifest, uid: str) -> str:
     if uid in manifest.states and _has_files(manifest.states[uid]):
-        return "it has state, but is not in the graph"
-    return "it has read input, but is not in the graph"
+        return "it has state, but the graph has no operator of this uid with state"
+    return "it has read input, but the graph has no source of this uid"
 
 
 def _has_files(state: OperatorState) -> bool:
