@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -201,6 +202,39 @@ def test_a_graph_that_would_lose_state_is_refused(tmp_path, changed):
     if "renamed" in caught.value.facts["instead"]:
         assert "'renamed' (Reduce, " in caught.value.facts["instead"]
     assert driver.storage.list("") == before
+
+
+def losing(setup):
+    return replace(setup, allows_dropped_state=True)
+
+
+def test_state_that_is_divided_otherwise_may_be_given_up(tmp_path):
+    driver = Driver(tmp_path)
+    driver.run(counting(WORDS))
+    driver.run(counting([*WORDS, "a"], groups=64), change=losing)
+
+    assert driver.collected["out"][-1] == ("a", 1)
+
+
+def test_records_on_a_loop_that_is_gone_are_refused_before_sinks_start_or_given_up(tmp_path):
+    def build(env, *, is_looping):
+        numbers = env.from_collection([3]).uid("numbers")
+        head = numbers.iterate() if is_looping else numbers
+        lower = head.map(lambda number: number - 1).uid("lower")
+        if is_looping:
+            head.feedback(lower.filter(lambda number: number > 0))
+        lower.collect("out")
+
+    driver = Driver(tmp_path)
+    with driver.loop(partial(build, is_looping=True)) as loop:
+        loop.step()
+    straight = partial(build, is_looping=False)
+    with raises(STATE_LOST, match="records on the loop"):
+        driver.run(straight, change=told())
+    assert driver.told == []
+
+    driver.run(straight, change=losing)
+    assert driver.collected["out"] == [2]
 
 
 def test_an_epoch_interval_is_kept_between_epochs(tmp_path):

@@ -152,6 +152,18 @@ def test_a_graph_that_lacks_operators_is_refused_before_anything_is_copied(place
     assert place.storage.list("") == []
 
 
+def test_state_that_is_divided_otherwise_is_refused_before_anything_is_copied(place, origin):
+    def divided(env):
+        counts(env)
+        env.set_max_parallelism(64)
+
+    with raises(STATE_LOST, match="64 groups"):
+        begin(place, divided, from_=origin.url)
+    assert place.storage.list("") == []
+
+    begin(place, divided, from_=origin.url, allow_dropped_state=True)
+
+
 def test_half_of_an_epoch_is_neither_a_checkpoint_nor_an_empty_place(place, origin):
     place.storage.write("restore.unfinished", b"")
     place.storage.write("state/counts/half", b"x")

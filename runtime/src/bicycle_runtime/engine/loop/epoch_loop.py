@@ -402,25 +402,24 @@ class EpochLoop:
 
     def _recover(self) -> None:
         last, setup = self._ledger.last(progress=self._services.on_loaded), self._setup
+        job, allows = setup.job_id, setup.allows_dropped_state
         if last is not None:
             self._last = last.manifest
-            restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, setup.job_id)
+            restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, job)
             restoring.refuse_lost_state(
-                self._last, setup.graph, job=setup.job_id,
-                allows_dropped=setup.allows_dropped_state,
+                self._last, setup.graph, job=job, allows_dropped=allows,
                 sinks=None if last.is_published else setup.sinks,
             )  # fmt: skip
             log_event(
-                _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
+                _LOG, "job_recovered", job=job, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
         state_metadata = initial_state_metadata(
-            self._last, setup.plan, setup.bundle.payloads,
-            job=setup.job_id, allows_dropped=setup.allows_dropped_state,
-        )  # fmt: skip
-        restored = restoring.restored_states(self._last, self._setup.plan, job=self._setup.job_id)
+            self._last, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows
+        )
+        restored = restoring.restored_states(self._last, setup.plan, job=job, allows_dropped=allows)
+        feedback = renumbered_loops(self._last, setup.graph, job=job, allows_dropped=allows)
         self._start_connectors(has_waiting=last is not None and not last.is_published)
-        feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
         self._last = replace(
             self._last, states=restored, state_metadata=state_metadata, feedback=feedback
         )

@@ -122,8 +122,10 @@ class ShadowLoop:
             state_metadata=initial_state_metadata(
                 manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
             ),
-            states=restored_states(manifest, setup.plan, job=job),
-            feedback=renumbered_loops(manifest, setup.graph, job=job),
+            states=restored_states(manifest, setup.plan, job=job, allows_dropped=allows_dropped),
+            feedback=renumbered_loops(
+                manifest, setup.graph, job=job, allows_dropped=allows_dropped
+            ),
         )
 
     def _image(

@@ -141,12 +141,12 @@ def _rename(payload_id: str, ids: Mapping[str, str]) -> str:
 
 
 def renumbered_loops(
-    manifest: Manifest, graph: JobGraph, *, job: str
+    manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False
 ) -> dict[int, tuple[StagedFile, ...]]:
     """Return the records in flight on feedback edges, by the present edge numbers.
 
     Raises:
-        STATE_LOST: an edge with records is gone.
+        STATE_LOST: an edge with records is gone, which is not allowed.
     """
     now = _loops_of(graph)
     then = {number: words for words, number in manifest.operator_ids.loops.items()}
@@ -154,6 +154,8 @@ def renumbered_loops(
     for number, files in manifest.feedback.items():
         words = then.get(number, "")
         if then and words not in now:
+            if allows_dropped:
+                continue
             raise STATE_LOST(job=job, lost=f"records on the loop {words!r}", instead="")
         feedback[now[words] if then else number] = files
     return feedback

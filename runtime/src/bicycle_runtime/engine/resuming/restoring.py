@@ -16,8 +16,9 @@ from bicycle_sdk.graph import JobGraph, OperatorKind, StateShape
 
 
 def restored_states(
-    manifest: Manifest, plan: StagePlan, *, job: str, is_start: bool = True
-) -> dict[str, OperatorState]:
+    manifest: Manifest, plan: StagePlan, *, job: str, is_start: bool = True,
+    allows_dropped: bool = False,
+) -> dict[str, OperatorState]:  # fmt: skip
     """Return the state of each stateful operator, divided for its new parallelism.
 
     Args:
@@ -26,12 +27,19 @@ def restored_states(
         job: Name of the job.
         is_start: Whether the job starts again; then lists of subtasks are divided whatever the
             parallelism.
+        allows_dropped: Whether an operator whose state is divided otherwise starts empty.
+
+    Raises:
+        STATE_LOST: scope or number of key groups of an operator differ from the sealed state.
     """
     restored = {}
     for spec in plan.operators():
         if spec.scope is StateScope.NONE:
             continue
         sealed = manifest.states.get(spec.uid)
+        division = (spec.scope.value, spec.group_count)
+        if allows_dropped and sealed and (sealed.scope, sealed.group_count) != division:
+            sealed = None
         is_wider = sealed is not None and len(sealed.ranges) != spec.vertex.parallelism
         ranges = restore_ranges(
             sealed,

@@ -156,7 +156,7 @@ def _operator(
         verdicts = {"kept"}
     worst: Verdict = next((verdict for verdict in _WORST if verdict in verdicts), "kept")
     # A state that is new beside others makes no new operator.
-    verdict: Verdict = "refused" if details else "kept" if worst == "new" else worst
+    verdict: Verdict = "dropped" if details else "kept" if worst == "new" else worst
     return OperatorChange(operator=uid, verdict=verdict, details=details, states=tuple(changes))
 
 

@@ -13,8 +13,16 @@ from collections.abc import Iterator
 from bicycle_runtime.base.storage import LocalStorage, require_atomic_create
 from bicycle_runtime.contract import ChecksBeforeStart
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
-from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, refuse_newer_connectors
+from bicycle_runtime.engine.resuming.operator_ids import (
+    last_operator_ids,
+    renumbered_loops,
+    with_operator_ids,
+)
+from bicycle_runtime.engine.resuming.restoring import (
+    refuse_lost_state,
+    refuse_newer_connectors,
+    restored_states,
+)
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
@@ -185,6 +193,8 @@ def _begin(
     job, allows_dropped = location.job, setup.allows_dropped_state
     refuse_newer_connectors(origin.manifest, setup.sources, setup.sinks, job)
     refuse_lost_state(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
+    restored_states(origin.manifest, setup.plan, job=job, allows_dropped=allows_dropped)
+    renumbered_loops(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
     initial_state_metadata(
         origin.manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
     )
