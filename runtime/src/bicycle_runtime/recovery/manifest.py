@@ -9,7 +9,7 @@ Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import (
+    HELD,
     MANIFEST_MAGIC,
     MANIFEST_VERSION,
     PREFIXES,
@@ -70,7 +71,7 @@ class Manifest:
     record of each sending subtask, for the edges that take turns. ``replay`` is the engine's record
     of how the epoch was run, which only a replay reads; empty when no task ran, or nothing was
     recorded. ``connector_versions`` has the ``state_version`` of sources and sinks, by uid, if it
-    is not 1.
+    is not 1, and ``held`` the sinks with output that a later epoch publishes.
     """
 
     epoch: int
@@ -88,6 +89,7 @@ class Manifest:
     operator_ids: OperatorIds = field(default_factory=OperatorIds)
     replay: bytes = b""
     connector_versions: Mapping[str, int] = field(default_factory=dict)
+    held: Collection[str] = frozenset()
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
@@ -132,7 +134,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
     for prefix, states in (("sink", manifest.sinks), ("source", manifest.sources)):
         for uid, kept in states.items():
             version = {STATE_VERSION: versions[uid]} if uid in versions else {}
-            entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version})
+            held = {HELD: True} if prefix == "sink" and uid in manifest.held else {}
+            entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version, **held})
     entries |= {
         f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
     }
@@ -221,6 +224,7 @@ def _manifest(state: CheckpointState) -> Manifest:
             for uid, state in (*sinks.items(), *sources.items())
             if STATE_VERSION in state
         },
+        held=frozenset(uid for uid, state in sinks.items() if state.pop(HELD, False)),
     )
 
 

@@ -22,6 +22,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.clock import ManualClock
+from bicycle_sdk.connectors import file_sink
 from tests.raising import raises
 from tests.waiting import PATIENCE_S, until
 
@@ -184,6 +185,26 @@ def test_a_graph_without_the_sink_of_output_that_waits_is_refused(tmp_path, is_p
     refused = raises(STATE_LOST, match=r"'old' \(with unpublished output\)")
     with contextlib.nullcontext() if is_published else refused:
         driver.run(lambda env: build(env, "out"))
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_graph_without_the_sink_that_holds_back_output_is_refused(tmp_path, is_closed):
+    def build(env, *, has_files):
+        words = env.from_collection(WORDS).uid("words")
+        words.collect("out")
+        if has_files:
+            words.sink_to(file_sink(str(tmp_path / "files"), format="jsonl")).uid("files")
+
+    driver = Driver(tmp_path / "checkpoint")
+    with driver.loop(partial(build, has_files=True)) as loop:
+        loop.step()
+        if is_closed:
+            loop.finish(is_finished=False)
+
+    refused = raises(STATE_LOST, match=r"'files' \(with unpublished output\)")
+    with contextlib.nullcontext() if is_closed else refused:
+        driver.run(partial(build, has_files=False))
+    driver.run(partial(build, has_files=False), change=losing)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from bicycle_runtime.contract import Slice, SnapshotsState, StagedFile
+from bicycle_runtime.contract import HoldsBackOutput, Slice, SnapshotsState, StagedFile
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
@@ -191,4 +191,9 @@ def next_manifest(
             for uid, connector in (*setup.sources.items(), *setup.sinks.items())
             if connector.state_version > 1
         },
+        held=frozenset(  # As the sinks have just prepared it.
+            uid
+            for uid, sink in setup.sinks.items()
+            if isinstance(sink, HoldsBackOutput) and sink.waiting() is not None
+        ),
     )

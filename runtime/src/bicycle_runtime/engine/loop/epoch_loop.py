@@ -408,7 +408,7 @@ class EpochLoop:
             restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, job)
             restoring.refuse_lost_state(
                 self._last, setup.graph, job=job, allows_dropped=allows,
-                sinks=None if last.is_published else setup.sinks,
+                sinks=setup.sinks, is_published=last.is_published,
             )  # fmt: skip
             log_event(
                 _LOG, "job_recovered", job=job, epoch=last.manifest.epoch,

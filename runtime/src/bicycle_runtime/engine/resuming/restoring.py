@@ -64,7 +64,7 @@ def _has_lists(manifest: Manifest, uid: str) -> bool:
 
 def refuse_lost_state(
     manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False,
-    sinks: Mapping[str, Sink] | None = None,
+    sinks: Mapping[str, Sink] | None = None, is_published: bool = True,
 ) -> None:  # fmt: skip
     """Refuse a graph that lacks operators with sealed state, offsets or output.
 
@@ -73,13 +73,18 @@ def refuse_lost_state(
         graph: The graph of this run.
         job: Name of the job.
         allows_dropped: Whether it may be gone.
-        sinks: The sinks of this run, if output of the epoch is not yet published.
+        sinks: The sinks of this run; None leaves output out.
+        is_published: Whether the epoch is published; then only output that is held back waits.
 
     Raises:
         STATE_LOST: an operator, a source or such a sink is gone, or has another uid.
     """
     known_sinks = manifest.sinks if sinks is None else sinks
-    waiting = [uid for uid, output in manifest.sinks.items() if output and uid not in known_sinks]
+    waiting = [
+        uid
+        for uid, output in manifest.sinks.items()
+        if uid not in known_sinks and (uid in manifest.held or (output and not is_published))
+    ]
     lost = sorted({*lost_operators(manifest, graph), *waiting})
     if lost and not allows_dropped:
         former = dict(manifest.operator_ids.operators)

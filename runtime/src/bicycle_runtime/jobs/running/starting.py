@@ -192,7 +192,9 @@ def _begin(
     )
     job, allows_dropped = location.job, setup.allows_dropped_state
     refuse_newer_connectors(origin.manifest, setup.sources, setup.sinks, job)
-    refuse_lost_state(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
+    refuse_lost_state(
+        origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped, sinks=setup.sinks
+    )
     restored_states(origin.manifest, setup.plan, job=job, allows_dropped=allows_dropped)
     renumbered_loops(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
     initial_state_metadata(
