@@ -11,7 +11,14 @@ from bicycle_runtime.testing.connectors.running import eventually
 from tests.examples import examples
 from tests.kafka.kafka_feeding import feed
 from tests.property.pipeline_values import SETTINGS
-from tests.property.test_pipelines_on_columns import CALLED, PIPELINE, ROWS, STEPS, TYPES
+from tests.property.test_pipelines_on_columns import (
+    CALLED,
+    PIPELINE,
+    ROWS,
+    STEPS,
+    TYPES,
+    WINDOW_KEYS,
+)
 from tests.unit.pipelines.pipeline_runs import built, on_columns
 
 SOURCE = """
@@ -46,7 +53,8 @@ def text_of(broker, name, *, called, window, steps, is_timed):
     if window is None:
         return COPY.format(source=source, steps=steps)
     begin, end = PIPELINE.index("[source]"), PIPELINE.index("[time]")
-    rest = PIPELINE[end:].format(steps=steps, window=window, key="t")
+    window_key = WINDOW_KEYS.get(window, "")
+    rest = PIPELINE[end:].format(steps=steps, window=window, window_key=window_key, key="t")
     return PIPELINE[:begin] + source + rest
 
 
