@@ -15,7 +15,7 @@ from typing import Any
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.expressions import Expression
-from bicycle_sdk.record_types import type_name
+from bicycle_sdk.record_types import annotations_of, type_name
 from bicycle_sdk.value_functions import BY_NAME
 
 __all__ = ["check_expression"]
@@ -144,7 +144,7 @@ def _field_types(record_type: Any) -> Mapping[str, Any] | None:
     if not is_closed:
         return None
     try:
-        hints = typing.get_type_hints(origin)
+        hints = annotations_of(record_type)
     except Exception:  # noqa: BLE001  # annotations are the user's code; unknown is fine.
         return None
     # A class may have properties beside its fields, and these are attributes, too.

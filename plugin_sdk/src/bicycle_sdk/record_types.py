@@ -6,6 +6,7 @@ clash only when no value could plausibly be of both. Nothing here looks at recor
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import typing
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = [
     "FunctionTypes",
     "accumulator_type",
+    "annotations_of",
     "clash",
     "common_item_type",
     "function_types",
@@ -97,6 +99,33 @@ def accumulator_type(function: object) -> Any:
     if _known_type(declared) is not None:
         return declared
     return _hinted_types(getattr(function, "create_accumulator", None), gives_many=False).gives
+
+
+def annotations_of(record_type: Any, *, include_extras: bool = False) -> dict[str, Any]:
+    """Return the annotated types of fields, with the arguments of a generic type.
+
+    Args:
+        record_type: A class, or a generic class with arguments.
+        include_extras: Keep ``Annotated``, ``Required`` and ``NotRequired``.
+
+    Raises:
+        NameError: an annotation names what only its own module could tell.
+    """
+    origin = typing.get_origin(record_type) or record_type
+    parameters: Sequence[Any] = getattr(origin, "__parameters__", ())
+    bound = dict(zip(parameters, typing.get_args(record_type), strict=False))
+    hints = typing.get_type_hints(origin, include_extras=include_extras)
+    inherited: dict[str, Any] = {}
+    for base in reversed(vars(origin).get("__orig_bases__", origin.__bases__)):
+        found = typing.get_origin(base) or base
+        if isinstance(found, type) and found not in (object, typing.Generic, typing.Protocol):
+            inherited |= annotations_of(_substitute(base, bound), include_extras=include_extras)
+    # The annotations of a TypedDict contain those of its bases.
+    own = () if typing.is_typeddict(origin) else inspect.get_annotations(origin)
+    return {
+        name: inherited[name] if name in inherited and name not in own else _substitute(hint, bound)
+        for name, hint in hints.items()
+    }
 
 
 def common_item_type(items: Iterable[object]) -> Any:

@@ -5,12 +5,14 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Literal, NamedTuple, TypedDict
+from typing import Generic, Literal, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
+import msgspec
 import numpy
 import pyarrow
 import pytest
+from pydantic import BaseModel
 
 from bicycle_runtime.connectors.errors import (
     COLUMN_TYPE_UNKNOWN,
@@ -25,6 +27,7 @@ from bicycle_runtime.frames.vectors import ArrowVector, Vector
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
 from bicycle_sdk.sinks import parquet_sink
+from bicycle_sdk.windows import WindowResult
 from tests.raising import raises
 from tests.unit.connectors.parquet_parts import rows
 
@@ -90,6 +93,37 @@ class Count(NamedTuple):
     n: int
 
 
+T = TypeVar("T")
+
+
+@dataclass
+class Measured(Generic[T]):
+    value: T
+    others: list[T]
+    former: T | None = None
+
+
+@dataclass
+class Measures(Measured[list[T]], Generic[T]):
+    first: T | None = None
+
+
+class Level(Measures[int]):
+    pass
+
+
+class MeasuredModel(BaseModel, Generic[T]):
+    value: T
+
+
+class MeasuredStruct(msgspec.Struct, Generic[T]):
+    value: T
+
+
+class MeasuredEvent(TypedDict, Generic[T]):
+    value: T
+
+
 def test_each_type_of_field_has_its_column(table, out):
     table(Order).run_epoch([[ORDER, replace(ORDER, note="late")]], is_last=True)
 
@@ -110,6 +144,20 @@ def test_each_type_of_field_has_its_column(table, out):
         (Count, Count("ada", 1), {"user": "ada", "n": 1}),
         (tuple[str, int], ("ada", 1), {"field_1": "ada", "field_2": 1}),
         (int, 5, {"value": 5}),
+        (
+            WindowResult[str, int],
+            WindowResult("ada", 0, 5, 2),
+            {"key": "ada", "start": 0, "end": 5, "value": 2},
+        ),
+        (Measured[int], Measured(1, [2]), {"value": 1, "others": [2], "former": None}),
+        (
+            Level,
+            Level([1], [[2]], None, 3),
+            {"value": [1], "others": [[2]], "former": None, "first": 3},
+        ),
+        (MeasuredModel[int], MeasuredModel[int](value=1), {"value": 1}),
+        (MeasuredStruct[int], MeasuredStruct(1), {"value": 1}),
+        (MeasuredEvent[int], {"value": 1}, {"value": 1}),
         (None, {"b": [1]}, {"event_time": None, "payload": '{"b":[1]}'}),
         (dict[str, int], {"b": 1}, {"event_time": None, "payload": '{"b":1}'}),
     ],

@@ -11,6 +11,8 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from bicycle_sdk.record_types import annotations_of
+
 
 class RecordFields(NamedTuple):
     """Names of the fields in order, and their kind: attributes, keys or places."""
@@ -55,8 +57,10 @@ def types_of(record_type: Any) -> dict[str, Any]:
         NameError: a type names what only its own module could tell.
     """
     found = typing.get_origin(record_type) or record_type
-    declared, hints = fields_of(found), typing.get_type_hints(found)
+    declared, hints = fields_of(found), annotations_of(record_type)
     assert declared is not None
+    if is_model(found):  # Its class has no parameters, and the annotations of the generic one.
+        hints |= {name: field.annotation for name, field in found.model_fields.items()}
     if declared.how != "keys":
         return {name: hints.get(name, Any) for name in declared.names}
     needed = found.__required_keys__

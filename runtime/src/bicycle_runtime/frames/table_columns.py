@@ -28,6 +28,7 @@ from bicycle_runtime.frames.record_forms import RecordForm
 from bicycle_runtime.frames.schemas import VALUE_TYPES, Field, Schema, arrow_type
 from bicycle_runtime.frames.vectors import Vector
 from bicycle_runtime.records.times import date_of, duration_of, moment_of, time_of_day_of
+from bicycle_sdk.record_types import annotations_of
 
 TIMES = arrow_type("timestamp")
 # Times in ms that a column in microseconds has room for, and Python, too.
@@ -225,8 +226,9 @@ def _fields_of(record_type: Any) -> tuple[str, dict[str, Any]]:
     declared = fields_of(record_type)
     if declared is not None:
         return declared.how, types_of(record_type)
-    if isinstance(record_type, type) and issubclass(record_type, msgspec.Struct):
-        return "attributes", typing.get_type_hints(record_type)
+    found = typing.get_origin(record_type) or record_type
+    if isinstance(found, type) and issubclass(found, msgspec.Struct):
+        return "attributes", annotations_of(record_type)
     arguments = typing.get_args(record_type)
     if typing.get_origin(record_type) is tuple and arguments and Ellipsis not in arguments:
         return "places", {f"field_{index}": each for index, each in enumerate(arguments, 1)}

@@ -20,7 +20,7 @@ from bicycle_runtime.expressions.sql import types as sql_types
 from bicycle_runtime.expressions.sql.types import SqlType, implicit_distance
 from bicycle_runtime.frames.schemas import VALUE_TYPES
 from bicycle_sdk.expressions import Expression, col
-from bicycle_sdk.record_types import type_name
+from bicycle_sdk.record_types import annotations_of, type_name
 
 _DECIMAL = "DECIMAL(38,9)"
 WORDS: Mapping[Any, SqlType] = {
@@ -59,7 +59,7 @@ def record_columns(kind: Any) -> list[RecordColumn]:
     else:
         shown = "an unknown type" if kind is None else type_name(kind)
         raise ValueError(f"{shown} has no columns; expected a dataclass, NamedTuple or TypedDict")
-    hints = typing.get_type_hints(origin, include_extras=True)
+    hints = annotations_of(kind, include_extras=True)
     found = []
     for name, is_optional in names.items():
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, is_typeddict
+from typing import Any, get_origin, is_typeddict
 
 from bicycle_runtime.endpoints.checking import Checks
 from bicycle_runtime.expressions.sql import tree
@@ -170,6 +170,7 @@ class TableSession:
         Raises:
             StreamDefinitionError: records of the type have no columns, or a column is unknown.
         """
+        origin = get_origin(kind) or kind
         self._building.text.append("", location)
         at = len(self._building.text.text)
         try:
@@ -188,7 +189,7 @@ class TableSession:
             )  # fmt: skip
             saved = self._building.save()
             self._building.catalog.add_stream(
-                definition, stream=stream, has_fields=not is_typeddict(kind), time_hint=_TIME_HINT
+                definition, stream=stream, has_fields=not is_typeddict(origin), time_hint=_TIME_HINT
             )
             try:
                 self._plan(name)
@@ -261,7 +262,7 @@ class TableSession:
             )
             self._rows[key] = decode_json(compose(plan, columns, list(values)), json)
         owner = self._names.get(id(plan)) or getattr(kind, "__name__", "") or view.strip()
-        step = None if kind is None else records_of(kind, names)
+        step = None if kind is None else records_of(get_origin(kind) or kind, names)
         with self._refusing(location), self._lowering.locating(location):
             return self._lowering.records(self._rows[key], owner.replace(" ", "-"), step, kind)
 
