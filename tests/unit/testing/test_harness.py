@@ -314,6 +314,15 @@ def test_the_records_of_an_endless_source_come_epoch_by_epoch_until_it_is_stoppe
     assert list(epochs) == []
 
 
+def test_a_preview_in_batch_mode_has_no_late_records():
+    env = StreamEnvironment()
+    env.set_runtime_mode("batch")
+    times = env.from_collection([*range(100_000, 101_000), 0]).assign_timestamps(lambda ms: ms)
+    counts = times.key_by(lambda _: "k").tumbling_window(50_000).count()
+
+    assert counts.preview() == [("k", 0, 50_000, 1), ("k", 100_000, 150_000, 1_000)]
+
+
 def test_a_preview_leaves_the_graph_as_it_was():
     env = StreamEnvironment()
     keyed = env.from_collection(["a", "b", "a"]).key_by(lambda w: w)

@@ -60,7 +60,7 @@ def preview_epochs(
     services = LoopServices(
         clock=SystemClock(), console=_ignore, on_epoch=_ignore, collected=collected
     )
-    options = EngineOptions(max_records_per_epoch=size)
+    options = EngineOptions(mode=graph.config.mode.value, max_records_per_epoch=size)
     with tempfile.TemporaryDirectory(prefix="bicycle-preview-") as folder:
         storage = LocalStorage(folder, is_synced=False)
         setup = prepare_job(bundle, job_id="preview", storage=storage, registry=registry_for(graph))
