@@ -177,6 +177,13 @@ def async_io_vertex(
             problem=f"{full_name(function)} is not an object of an {expected.__name__}",
             hint=f"derive the function from {expected.__name__} and pass an object of it",
         )
+    given: object = retry  # Jobs need not be type-checked.
+    if not isinstance(given, Retry | None):
+        raise StreamDefinitionError(
+            call="retry",
+            problem=f"expected retry(…) or None, got {given!r}",
+            hint="pass retry(n, backoff=…), and call on_error(…) for records that still fail",
+        )
     check_result(function, method)
     takes, gives = function_types(function, method, gives_many=True, is_batched=is_batched)
     retries = Retry(retries=0, backoff_ms=0) if retry is None else retry
