@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.functions import ProcessFunction, full_name
+from bicycle_sdk.functions import ProcessFunction, full_name, refuse_class
 
 if TYPE_CHECKING:
     from bicycle_sdk.contexts import ProcessContext
@@ -119,8 +119,9 @@ def checked_selector(call: str, selector: Any) -> Any:
     An aggregation calls it between two records and can wait for nothing.
 
     Raises:
-        StreamDefinitionError: it is not callable, or it is asynchronous.
+        StreamDefinitionError: it is not callable, a class of functions, or asynchronous.
     """
+    refuse_class(call, selector)
     if callable(selector) and not inspect.iscoroutinefunction(selector):
         return selector
     raise StreamDefinitionError(

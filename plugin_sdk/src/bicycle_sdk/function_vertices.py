@@ -23,6 +23,7 @@ from bicycle_sdk.functions import (
     ProcessFunction,
     RichAsyncFunction,
     full_name,
+    refuse_class,
 )
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 from bicycle_sdk.locations import calling_location
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "async_io_vertex",
     "batch_size",
+    "check_callable",
     "check_result",
     "concurrency",
     "function_vertex",
@@ -64,7 +66,7 @@ def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) ->
     descriptor = descriptor_of(kind)
     method, gives_many = descriptor.method, descriptor.gives_many
     assert method is not None
-    _check_callable(kind.value, function, method)
+    check_callable(kind.value, function, method)
     if gives_many:
         check_result(function, method)
     takes, gives = function_types(function, method, gives_many=gives_many)
@@ -96,7 +98,7 @@ def reduce_vertex(
     output_type: Any = None,
 ) -> VertexDraft:
     """Return the vertex of a running aggregation; ``initial`` defaults to the record."""
-    _check_callable(aggregation, function, "reduce")
+    check_callable(aggregation, function, "reduce")
     details: dict[str, Any] = {"aggregation": aggregation}
     if emits_key:
         details["emits_key"] = True
@@ -236,7 +238,7 @@ def timestamps_vertex(
     from bicycle_sdk.time import WatermarkStrategy
 
     if not isinstance(strategy, WatermarkStrategy):
-        _check_callable("assign_timestamps", strategy, "__call__")
+        check_callable("assign_timestamps", strategy, "__call__")
         strategy = WatermarkStrategy.bounded_out_of_orderness().with_timestamps(strategy)
     parts = {"function": strategy.timestamps, "generator": strategy.generator}
     if is_expression(strategy.timestamps):
@@ -306,7 +308,13 @@ def check_result(function: object, method: str) -> None:
         )
 
 
-def _check_callable(call: str, function: object, method: str) -> None:
+def check_callable(call: str, function: object, method: str) -> None:
+    """Refuse a function that neither can be called nor has the method.
+
+    Raises:
+        StreamDefinitionError: it is such a function, or a class of functions.
+    """
+    refuse_class(call, function)
     if not callable(function) and not callable(getattr(function, method, None)):
         raise StreamDefinitionError(
             call=call,

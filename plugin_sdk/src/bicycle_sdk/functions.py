@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from bicycle_sdk.errors import StateMergeError
+from bicycle_sdk.errors import StateMergeError, StreamDefinitionError
 
 if TYPE_CHECKING:
     from bicycle_sdk.contexts import (
@@ -39,6 +39,7 @@ __all__ = [
     "RichAsyncFunction",
     "as_callable",
     "full_name",
+    "refuse_class",
 ]
 
 In = TypeVar("In", contravariant=True)  # noqa: PLC0105 - job authors read the name.
@@ -350,6 +351,22 @@ def as_callable(function: object, method: str) -> Callable[..., Any]:
     if not callable(function):
         raise TypeError(f"{full_name(function)} has no method {method!r} and is not callable")
     return function
+
+
+def refuse_class(call: str, function: object) -> None:
+    """Refuse a function class that is given where an object of it is needed.
+
+    Each call would make an object of the class.
+
+    Raises:
+        StreamDefinitionError: it is such a class.
+    """
+    if isinstance(function, type) and issubclass(function, FunctionObject):
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{full_name(function)} is a class, not an object",
+            hint=f"pass an object of it: {function.__name__}(…)",
+        )
 
 
 def full_name(function: object) -> str:

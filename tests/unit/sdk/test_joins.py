@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_sdk import StreamEnvironment
+from bicycle_sdk import JoinFunction, StreamEnvironment
 from bicycle_sdk.contexts import RuntimeContext
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.joins.kept_rows import Rows
@@ -27,6 +27,11 @@ def pair(left: int, right: str) -> tuple[int, str]:
     return (left, right)
 
 
+class Joiner(JoinFunction[int, str, tuple[int, str]]):
+    def join(self, left, right):
+        return (left, right)
+
+
 @pytest.fixture
 def streams():
     env = StreamEnvironment()
@@ -42,6 +47,7 @@ def streams():
         lambda n, t: n.interval_join(t.key_by(length), 1, 1, pair, lower_inclusive=False),
         lambda n, t: n.interval_join(t.key_by(length), 0.5, 1, pair),
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, "pair"),
+        lambda n, t: n.interval_join(t.key_by(length), 0, 1, Joiner),
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, pair, how="outer"),
         lambda n, t: n.window_join(t.key_by(length), count_windows(3), pair),
         lambda n, t: n.window_join(t.key_by(length), session_windows(number), pair),
@@ -51,7 +57,8 @@ def streams():
     ],
     ids=[
         "no key", "keys of other types", "bounds the wrong way round", "bounds that hold nothing",
-        "half a millisecond", "no function", "an unknown kind",
+        "half a millisecond", "no function", "a class of functions",
+        "an unknown kind",
         "windows by count", "a gap of its own for each record", "sessions with a limit",
         "no function to group", "no window",
     ],

@@ -440,6 +440,7 @@ def test_a_sink_of_another_type_than_the_stream_is_refused(env, words):
         lambda: sink().with_schema(Click("ada")),
         lambda: sink().key("user"),
         lambda: sink().key(an_async_key),
+        lambda: sink().key(Parity),
         lambda: sink().delivery_guarantee("exactly-once"),
         lambda: sink().transactional_id_prefix(""),
         lambda: sink().transaction_timeout(timedelta(microseconds=1)),

@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 from bicycle_sdk import (
+    FlatMapFunction,
     StreamEnvironment,
     retry,
     skip,
@@ -161,6 +162,11 @@ def test_bounds_of_calls_in_flight_are_checked(words, timeout, capacity):
         words.process_ordered(Split(), timeout=timeout, capacity=capacity)
 
 
+class Lines(FlatMapFunction[str, str]):
+    def flat_map(self, value):
+        return value.splitlines()
+
+
 async def not_at_once(value):
     return value
 
@@ -170,6 +176,15 @@ async def not_at_once(value):
     [
         lambda s: s.map(3),
         lambda s: s.map(None),
+        lambda s: s.map(Double),
+        lambda s: s.filter(Even),
+        lambda s: s.flat_map(Lines),
+        lambda s: s.key_by(Parity),
+        lambda s: s.key_by(len).reduce(Add),
+        lambda s: s.key_by(len).sum(Parity),
+        lambda s: s.key_by(len).tumbling_window(5).reduce(Add),
+        lambda s: s.key_by(len).tumbling_window(5).reduce(3),
+        lambda s: s.partition_custom(max, Parity),
         lambda s: s.process(len),
         lambda s: s.process(Split),
         lambda s: s.process_fn(PerKey()),

@@ -13,7 +13,7 @@ from bicycle_sdk.datastream.transforms import Transforms
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import async_io_vertex, concurrency
-from bicycle_sdk.functions import full_name
+from bicycle_sdk.functions import full_name, refuse_class
 from bicycle_sdk.record_types import function_types
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Connecting(Transforms[T]):
             retry: ``retry(n, backoff=…)`` repeats a lookup after an exception; None does not.
         """
         for part in (key, lookup, function):
+            refuse_class("lookup_join", part)
             if not callable(part):
                 raise StreamDefinitionError(
                     call="lookup_join",

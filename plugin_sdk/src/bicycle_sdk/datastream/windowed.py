@@ -11,7 +11,7 @@ from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.expression_types import check_expression
 from bicycle_sdk.expressions import is_expression
-from bicycle_sdk.function_vertices import check_result
+from bicycle_sdk.function_vertices import check_callable, check_result
 from bicycle_sdk.functions import FunctionObject, ReduceFunction, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.record_types import function_types
@@ -162,6 +162,7 @@ class WindowedStream(Generic[K, T]):
             associative: ``f(f(a, b), c)`` equals ``f(a, f(b, c))``. Where it does not, the records
                 of a window are kept and joined when it fires, in the order of event time.
         """
+        check_callable("reduce", function, "reduce")
         stream = self if associative else self._with(is_associative=False)
         return stream._aggregate(
             "reduce",

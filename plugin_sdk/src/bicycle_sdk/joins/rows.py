@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 from bicycle_sdk.connected import BuiltInFunction, InputRecords
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.functions import FunctionObject, as_callable, full_name
+from bicycle_sdk.functions import FunctionObject, as_callable, full_name, refuse_class
 from bicycle_sdk.joins.kept_rows import Arrived, RowKey, Rows, RowsOfKey, merged
 from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.state.timers import Timer
@@ -386,6 +386,7 @@ def checked_function(call: str, function: object, method: str) -> None:
     Raises:
         StreamDefinitionError: it is neither callable nor an object of a function class.
     """
+    refuse_class(call, function)
     is_object = isinstance(function, FunctionObject) and hasattr(function, method)
     if not callable(function) and not is_object:
         raise StreamDefinitionError(

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from bicycle_sdk.descriptors import SinkDescriptor
 from bicycle_sdk.formats import Format, FormatName, format_of
-from bicycle_sdk.functions import KeySelector
+from bicycle_sdk.functions import KeySelector, refuse_class
 from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.record_types import function_types
@@ -178,6 +178,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return declared if function is None else function_types(function, "__call__").gives
 
     def _set_function(self, role: str, function: Any) -> Self:
+        refuse_class(f"{type(self).__name__}.{role}", function)
         is_selector = role == "key" and isinstance(function, KeySelector)
         called = function.get_key if is_selector else function
         code = getattr(called, "__code__", None)
