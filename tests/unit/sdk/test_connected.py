@@ -84,6 +84,7 @@ def test_keyed_streams_meet_by_hash(streams):
         lambda n, t: n.connect(t.key_by(text_key)),
         lambda n, t: n.key_by(number_key).connect(t),
         lambda n, t: n.key_by(number_key).connect(t.key_by(text_key)),
+        lambda n, t: n.connect(t.broadcast()).key_by(number_key, text_key),
         lambda n, t: n.connect(StreamEnvironment().from_collection(["a"])),
     ],
     ids=[
@@ -95,6 +96,7 @@ def test_keyed_streams_meet_by_hash(streams):
         "a key on the right only",
         "a key on the left only",
         "keys of other types",
+        "a key of a broadcast stream",
         "another environment",
     ],
 )

@@ -180,6 +180,8 @@ async def not_at_once(value):
         lambda s: s.filter(Even),
         lambda s: s.flat_map(Lines),
         lambda s: s.key_by(Parity),
+        lambda s: s.broadcast().key_by(len),
+        lambda s: s.broadcast().count(),
         lambda s: s.key_by(len).reduce(Add),
         lambda s: s.key_by(len).sum(Parity),
         lambda s: s.key_by(len).tumbling_window(5).reduce(Add),

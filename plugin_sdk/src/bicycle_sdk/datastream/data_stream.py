@@ -83,8 +83,15 @@ class DataStream(Connecting[T]):
 
         Raises:
             StreamDefinitionError: there are several, and one is no expression; or the annotated
-                type of the key has an ``__eq__`` that disagrees with the encoding of keys.
+                type of the key has an ``__eq__`` that disagrees with the encoding of keys; or the
+                stream is broadcast, so that each key would get a copy from every subtask.
         """
+        if self._partitioning is Partitioning.BROADCAST:
+            raise StreamDefinitionError(
+                call="key_by",
+                problem="after broadcast() each key would get a record once from every subtask",
+                hint="remove broadcast(), or call key_by(…) on the other stream only",
+            )
         if more:
             other = next((one for one in (selector, *more) if not is_expression(one)), None)
             if other is not None:
