@@ -113,19 +113,19 @@ class SplitFunction(ProcessFunction[Any, Any]):
         return ()
 
 
-def checked_selector(call: str, selector: Any) -> Any:
+def checked_selector(call: str, selector: Any, *, is_async_fine: bool = False) -> Any:
     """Return a selector that is a plain callable.
 
-    An aggregation calls it between two records and can wait for nothing.
+    A running aggregation calls it between two records and can wait for nothing.
 
     Raises:
         StreamDefinitionError: it is not callable, a class of functions, or asynchronous.
     """
     refuse_class(call, selector)
-    if callable(selector) and not inspect.iscoroutinefunction(selector):
+    if callable(selector) and (is_async_fine or not inspect.iscoroutinefunction(selector)):
         return selector
     raise StreamDefinitionError(
         call=call,
         problem=f"the selector {full_name(selector)} is not a plain callable",
-        hint="pass a function or a lambda that is not async",
+        hint="pass a function or a lambda" + ("" if is_async_fine else " that is not async"),
     )

@@ -12,6 +12,7 @@ from itertools import repeat
 from math import copysign, fsum, inf, isfinite
 from typing import Any, Generic, TypeVar
 
+from bicycle_sdk.aggregations import checked_selector
 from bicycle_sdk.functions import ReduceFunction, as_callable
 from bicycle_sdk.windows.functions import AggregateFunction
 
@@ -62,7 +63,7 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
     accumulator_type: Any = None
 
     def __init__(self, selector: _Selector[T, Any], *, skips_none: bool = False) -> None:
-        self.selector = selector
+        self.selector = checked_selector(type(self).__name__, selector, is_async_fine=True)
         self.skips_none = skips_none
         if skips_none:
             self.plain_types = self.plain_types | {type(None)}
@@ -90,6 +91,8 @@ class Count(AggregateFunction[T, int, int]):
     plain_types: frozenset[type] = _SCALARS
 
     def __init__(self, selector: _Selector[T, Any] | None = None) -> None:
+        if selector is not None:
+            checked_selector("Count", selector, is_async_fine=True)
         self.selector = selector
 
     def create_accumulator(self) -> int:
