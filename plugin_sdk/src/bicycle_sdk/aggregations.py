@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import ProcessFunction, full_name, refuse_class
+from bicycle_sdk.record_types import function_types
 
 if TYPE_CHECKING:
     from bicycle_sdk.contexts import ProcessContext
 
 __all__ = [
+    "FirstOfTotal",
     "KeepHighest",
     "KeepLowest",
     "Maximum",
@@ -28,6 +30,7 @@ __all__ = [
     "everything",
     "increment",
     "one",
+    "sum_type",
 ]
 
 
@@ -47,6 +50,21 @@ class Total(_OfSelected):
 
     def __call__(self, total: Any, value: Any) -> Any:
         return total + self.selector(value)
+
+
+class FirstOfTotal(_OfSelected):
+    """Returns the selected value as a total: True is 1."""
+
+    __slots__ = ()
+
+    @property
+    def result_type(self) -> Any:
+        """The type of the total, None when unknown."""
+        return sum_type(self.selector)
+
+    def __call__(self, value: Any) -> Any:
+        selected = self.selector(value)
+        return int(selected) if type(selected) is bool else selected
 
 
 class Minimum(_OfSelected):
@@ -83,6 +101,12 @@ class KeepHighest(_OfSelected):
 
     def __call__(self, kept: Any, value: Any) -> Any:
         return value if self.selector(value) > self.selector(kept) else kept
+
+
+def sum_type(selector: object) -> Any:
+    """Return the type of a sum of selected values, None when unknown."""
+    gives = function_types(selector, "get_key").gives
+    return int if gives is bool else gives
 
 
 def one(_value: Any) -> int:

@@ -50,7 +50,8 @@ class KeyedStream(KeyedJoins[K, T]):
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[tuple[K, V]]:
         """``(key, sum so far of the selected values)`` after each record."""
-        return self._aggregate("sum", aggregations.Total(selector), selector)
+        total = aggregations.Total(selector)
+        return self._aggregate("sum", total, aggregations.FirstOfTotal(selector))
 
     def min(self, selector: Callable[[T], V]) -> DataStream[tuple[K, V]]:
         """``(key, least selected value so far)`` after each record."""

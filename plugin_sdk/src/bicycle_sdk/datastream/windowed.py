@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
+from bicycle_sdk.aggregations import sum_type
 from bicycle_sdk.datastream.data_stream import DataStream
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
@@ -109,7 +110,9 @@ class WindowedStream(Generic[K, T]):
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
         """Compute the sum of the selected values; of floats the exact sum, rounded once."""
-        return self._aggregate_selected("sum", Sum(selector), selector)
+        aggregate: AggregateFunction[T, Any, V] = Sum(selector)
+        gives = sum_type(selector)
+        return self._aggregate("sum", aggregate, function=selector, value_type=gives)
 
     def avg(self, selector: Callable[[T], float]) -> DataStream[WindowResult[K, float]]:
         """Compute the average of the selected values."""

@@ -315,7 +315,7 @@ def _merge(a: Sequence[Any], b: Sequence[Any]) -> _Total:
 def _round(total: Sequence[Any]) -> Any:
     rest, parts = total
     if not parts:
-        return 0 if rest is None else rest
+        return int(rest or 0) if rest is None or type(rest) is bool else rest
     try:
         return fsum((*parts, *_as_floats(rest))) if type(rest) is int else fsum((*parts, rest or 0))
     except OverflowError:

@@ -17,6 +17,7 @@ from bicycle_sdk import (
     RichAsyncFunction,
     ValueStateDescriptor,
 )
+from bicycle_sdk.aggregations import FirstOfTotal, Total
 from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Folding, Run, keyed_job, sealed_by
 
@@ -447,3 +448,27 @@ def test_a_source_that_reads_elsewhere_or_more_keeps_the_state_of_the_job(tmp_pa
         harness.restore(snapshot)
         harness.run()
         assert sorted(harness.results("out")[2:]) == [("ada", 2), ("ada", 3), ("bob", 2)]
+
+
+def is_long(pair: tuple[str, int]) -> bool:
+    return pair[1] > 5
+
+
+def sum_of_booleans(*, first):
+    def build(env):
+        pairs = env.add_source(script_source(tuple[str, int])).uid("pairs")
+        keyed = pairs.key_by(lambda pair: pair[0])
+        keyed._aggregate("sum", Total(is_long), first).uid("state").collect("out")
+
+    return build
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sum_that_began_with_a_boolean_goes_on(backend):
+    former = sealed_by(sum_of_booleans(first=is_long), [("a", 9)], [("b", 9)], backend=backend)
+
+    with Run(sum_of_booleans(first=FirstOfTotal(is_long)), former, backend=backend) as run:
+        sums = run.put(("a", 9), ("b", 1), ("c", 9))[-3:]
+
+    assert sums == [("a", 2), ("b", 1), ("c", 1)]
+    assert {type(value) for _, value in sums} == {int}

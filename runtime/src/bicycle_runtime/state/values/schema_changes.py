@@ -9,7 +9,7 @@ reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ from bicycle_runtime.state.values.schemas import Schema, fields_of, is_same, wor
 Rewrite = Callable[[Any], Any]
 
 _MISSING: Any = object()
-_WIDER = frozenset({("int", "float")})
+_WIDER: Mapping[Any, Rewrite | None] = {("int", "float"): None, ("bool", "int"): int}
 _WRAPPERS = frozenset({"list", "tuple_of", "set", "frozenset"})
 _ARRAYS = frozenset({"list", "tuple_of", "set", "frozenset", "tuple"})
 _PLAIN_WORDS = frozenset({"none", "bool", "int", "float", "str", "bytes"})
@@ -144,12 +144,13 @@ class _Comparison:
                 )
 
     def _scalar(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
-        is_wider = (old, new) in _WIDER if isinstance(old, str) and isinstance(new, str) else False
+        pair = (old, new) if isinstance(old, str) and isinstance(new, str) else None
+        is_wider = pair in _WIDER
         if _kind(old) == "literal" and isinstance(new, str):
             found = {type(value).__name__ for value in old["values"]}
             is_wider = found == {new}
         if is_wider:
-            return SchemaFit(changes=(_was(old, new, stored_name),))
+            return SchemaFit((_was(old, new, stored_name),), rewrite=_WIDER.get(pair))
         return SchemaFit(problems=(_was(old, new, stored_name),))
 
     def _tuple(self, old: Schema, new: Schema, stored_name: str) -> SchemaFit:
