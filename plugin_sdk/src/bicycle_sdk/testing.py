@@ -33,6 +33,7 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.state import Timer
 from bicycle_sdk.state.access import SavedState
+from bicycle_sdk.state.attributes import state_attributes
 
 __all__ = ["FunctionHarness", "FunctionSnapshot"]
 
@@ -134,9 +135,8 @@ class FunctionHarness(Generic[In, Out]):
         self._key = key
         self._side_outputs: list[tuple[str, Any]] = []
         self._reduced: dict[Hashable, Any] = {}
-        self._state_names = tuple(vars(function))
         is_rich = isinstance(function, RichAsyncFunction)
-        self._initial = copy.deepcopy(vars(function)) if is_rich else {}
+        self._initial = copy.deepcopy(state_attributes(function)) if is_rich else {}
         self._runner: asyncio.Runner | None = None
         self._thread = CallThread()
         self.context: OnTimerContext[Any] = OnTimerContext(
@@ -223,9 +223,9 @@ class FunctionHarness(Generic[In, Out]):
         """Return a copy of all state and timers, as the end of an epoch would save them."""
         context, attributes = self.context, None
         if isinstance(self.function, RichAsyncFunction):
-            attributes = self.function.snapshot_state()
+            attributes = self._result("snapshot_state")
             if attributes is None:
-                attributes = {name: vars(self.function)[name] for name in self._state_names}
+                attributes = {name: getattr(self.function, name) for name in self._initial}
         return FunctionSnapshot(
             attributes=copy.deepcopy(attributes),
             named=copy.deepcopy(context.named_values),
@@ -243,8 +243,10 @@ class FunctionHarness(Generic[In, Out]):
         """Restore the result of ``snapshot``, like a restart: all other state is lost."""
         context = self.context
         if isinstance(self.function, RichAsyncFunction):
-            vars(self.function).update(copy.deepcopy(self._initial))
-            self.function.restore_state(copy.deepcopy(snapshot.attributes))
+            self._open()  # Which may set attributes that the state replaces.
+            for name, value in copy.deepcopy(self._initial).items():
+                object.__setattr__(self.function, name, value)
+            self._result("restore_state", copy.deepcopy(snapshot.attributes))
         context.named_values = copy.deepcopy(dict(snapshot.named))
         context.local_entries.restore(snapshot.states)
         self._reduced = copy.deepcopy(dict(snapshot.reduced))

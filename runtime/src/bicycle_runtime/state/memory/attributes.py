@@ -6,7 +6,6 @@ value. Annotations determine the types, and with them the schemas by which value
 
 from __future__ import annotations
 
-import inspect
 import typing
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +18,8 @@ from bicycle_runtime.state.values.schema_registry import Hook, SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe, describe_key
 from bicycle_runtime.state.values.state_metadata import DeclaredState
 from bicycle_sdk.functions import RichAsyncFunction
-from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.aliases import aliases_of
+from bicycle_sdk.state.attributes import known_hints, state_attributes
 
 SNAPSHOT = "$snapshot"  # The location of results of ``snapshot_state``.
 _SNAPSHOT_NAME = "snapshot_state"
@@ -89,7 +88,7 @@ def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
     hook = getattr(type(function), _SNAPSHOT_NAME, None)
     if hook is None or hook is RichAsyncFunction.snapshot_state:
         return []
-    declared = _hints(hook).get("return")
+    declared = known_hints(hook).get("return")
     state = DeclaredState(
         name=_SNAPSHOT_NAME,
         kind="attribute",
@@ -104,9 +103,9 @@ def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
 def _declared_attributes(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
     """Return for each attribute the state, the type of its values, and its annotation."""
     cls = type(function)
-    hints, aliases = _hints(cls), aliases_of(cls)
+    hints, aliases = known_hints(cls), aliases_of(cls)
     found = []
-    for name, value in sorted(_instance_values(function).items()):
+    for name, value in sorted(state_attributes(function).items()):
         declared = hints.get(name)
         value_type, keys = _value_type(value, declared)
         state = DeclaredState(
@@ -146,38 +145,3 @@ def _is_immutable(declared: Any) -> bool:
             _is_immutable(part) for part in typing.get_args(declared) if part is not Ellipsis
         )
     return declared in _IMMUTABLE
-
-
-def _hints(annotated: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(annotated)
-    except (NameError, TypeError, AttributeError):
-        return {}  # an annotation that cannot be resolved here: the values are stored undeclared
-
-
-def _instance_values(function: Any) -> dict[str, Any]:
-    values = dict(vars(function)) if hasattr(function, "__dict__") else {}
-    for cls in type(function).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(function, name):
-                values[name] = getattr(function, name)
-    for name in _hints(type(function)):
-        if name not in values and hasattr(function, name) and _is_users(type(function), name):
-            values[name] = getattr(function, name)
-    return {
-        name: value
-        for name, value in values.items()
-        if not name.startswith("__") and name != _VERSION and not isinstance(value, StateDescriptor)
-    }
-
-
-def _is_users(cls: type, name: str) -> bool:
-    """Return whether a class field is a user's default: no ClassVar, not the SDK's."""
-    for owner in cls.__mro__:
-        declared = inspect.get_annotations(owner).get(name)
-        if declared is not None:
-            return not owner.__module__.startswith("bicycle_sdk") and "ClassVar" not in str(
-                declared
-            )
-    return False
