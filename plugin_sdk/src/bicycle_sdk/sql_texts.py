@@ -116,9 +116,8 @@ def interval_text(call: str, length: Duration) -> str:
 
 def shift_time(time: str, by: Duration) -> str:
     """Return a time, later or earlier by a duration."""
-    is_earlier = by.days < 0 if isinstance(by, timedelta) else by < 0
-    length = duration_ms("within", -by if is_earlier else by, low=0)
-    return f"{time} {'-' if is_earlier else '+'} INTERVAL '{length}' MILLISECOND"
+    length = duration_ms("within", by, low=None)
+    return f"{time} {'-' if length < 0 else '+'} INTERVAL '{abs(length)}' MILLISECOND"
 
 
 def _infix(symbol: str) -> Callable[..., str]:

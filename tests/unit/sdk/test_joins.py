@@ -46,6 +46,7 @@ def streams():
         lambda n, t: n.interval_join(t.key_by(length), 2, 1, pair),
         lambda n, t: n.interval_join(t.key_by(length), 1, 1, pair, lower_inclusive=False),
         lambda n, t: n.interval_join(t.key_by(length), 0.5, 1, pair),
+        lambda n, t: n.interval_join(t.key_by(length), "-5s", 1, pair),
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, "pair"),
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, Joiner),
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, pair, how="outer"),
@@ -57,7 +58,7 @@ def streams():
     ],
     ids=[
         "no key", "keys of other types", "bounds the wrong way round", "bounds that hold nothing",
-        "half a millisecond", "no function", "a class of functions",
+        "half a millisecond", "a bound as a text", "no function", "a class of functions",
         "an unknown kind",
         "windows by count", "a gap of its own for each record", "sessions with a limit",
         "no function to group", "no window",

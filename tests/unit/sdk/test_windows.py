@@ -152,6 +152,7 @@ def test_a_length_is_a_positive_number_of_whole_milliseconds(size):
     ("call", "fact"),
     [
         (lambda k: k.sliding_window(10, 0), "slide"),
+        (lambda k: k.tumbling_window(10, offset="-5s"), "offset"),
         (lambda k: k.session_window(0), "gap"),
         (lambda k: k.session_window(5, min_records=0), "min_records"),
         (lambda k: k.count_window(0), "size"),

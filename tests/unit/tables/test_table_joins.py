@@ -144,6 +144,7 @@ def test_joins_of_tables_equal_duckdb(case, parallelism, epochs):
             "no event time",
         ),
         (lambda o, p: o.join(p, on="shop", within=(-0.5, 1)), "whole milliseconds"),
+        (lambda o, p: o.join(p, on="shop", within=("-5s", 1)), "whole milliseconds"),
         (lambda o, p: o.join(p, on="shop", as_of="other"), "no column 'other'"),
         (
             lambda o, p: o.join(p, on="shop", how="full", as_of="moment"),

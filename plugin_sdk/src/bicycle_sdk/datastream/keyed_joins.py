@@ -143,8 +143,8 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
                 it, the rows with the oldest times are dropped and counted. None buffers all rows
                 that can still match.
         """
-        first = _signed_ms("lower", lower) + (not lower_inclusive)
-        last = _signed_ms("upper", upper) - (not upper_inclusive)
+        first = windowing.duration_ms("lower", lower, low=None) + (not lower_inclusive)
+        last = windowing.duration_ms("upper", upper, low=None) - (not upper_inclusive)
         if first > last:
             raise StreamDefinitionError(
                 call="interval_join",
@@ -446,10 +446,3 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
             hint="use tumbling_windows, sliding_windows, or session_windows with only a gap",
         )
     return windows  # type: ignore[return-value]  # one of the two
-
-
-def _signed_ms(name: str, duration: Duration) -> int:
-    """Return a length in whole milliseconds; it may be negative."""
-    is_negative = duration < timedelta(0) if isinstance(duration, timedelta) else duration < 0
-    distance = windowing.duration_ms(name, -duration if is_negative else duration, low=0)
-    return -distance if is_negative else distance

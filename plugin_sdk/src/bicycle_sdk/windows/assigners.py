@@ -229,13 +229,13 @@ def count_windows(size: int, slide: int | None = None) -> CountWindows:
     return CountWindows(size=size, slide=size if slide is None else whole_count("slide", slide))
 
 
-def duration_ms(name: str, duration: Duration, *, low: int = 1) -> int:
+def duration_ms(name: str, duration: Duration, *, low: int | None = 1) -> int:
     """Return a length in whole milliseconds.
 
     Args:
         name: The name of the length in errors.
         duration: Milliseconds or a timedelta.
-        low: The least length.
+        low: The least length; None permits negative lengths.
 
     Raises:
         StreamDefinitionError: it is shorter than ``low`` or longer than a hundred years, or not a
@@ -246,10 +246,11 @@ def duration_ms(name: str, duration: Duration, *, low: int = 1) -> int:
         is_whole = not rest
     else:
         whole, is_whole = duration, type(duration) is int
-    if not is_whole or not low <= whole <= _LENGTH_MS_MAX:
+    least = -_LENGTH_MS_MAX if low is None else low
+    if not is_whole or not least <= whole <= _LENGTH_MS_MAX:
         raise StreamDefinitionError(
             call=name,
-            problem=f"{duration!r}, expected {low}..{_LENGTH_MS_MAX} whole milliseconds",
+            problem=f"{duration!r}, expected {least}..{_LENGTH_MS_MAX} whole milliseconds",
             hint="give an int (milliseconds) or a timedelta within the bounds",
         )
     return whole
@@ -271,6 +272,4 @@ def whole_count(name: str, count: int) -> int:
 
 
 def _offset_ms(offset: Duration, step_ms: int) -> int:
-    is_negative = offset < timedelta(0) if isinstance(offset, timedelta) else offset < 0
-    distance = duration_ms("offset", -offset if is_negative else offset, low=0)
-    return (-distance if is_negative else distance) % step_ms
+    return duration_ms("offset", offset, low=None) % step_ms
