@@ -29,6 +29,7 @@ __all__ = [
 _HINT = "see on_error in the guide to writing a plugin"
 _RETRIES_MAX = 1_000
 BACKOFF_MS_MAX = 60_000
+_Word = Literal["fail", "skip", "dead_letter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +42,12 @@ class Retry:
     retries: int
     backoff_ms: int
 
-    def then(self, policy: ErrorPolicy) -> ErrorPolicy:
+    def then(self, policy: ErrorPolicy | _Word) -> ErrorPolicy:
         """Return a policy that retries first, and then follows ``policy``."""
-        return replace(policy, retries=self.retries, backoff_ms=self.backoff_ms)
+        return replace(_policy(policy), retries=self.retries, backoff_ms=self.backoff_ms)
 
 
-OnError = ErrorPolicy | Retry | Literal["fail", "skip", "dead_letter"]
+OnError = ErrorPolicy | Retry | _Word
 
 
 def fail() -> ErrorPolicy:

@@ -219,6 +219,8 @@ async def not_at_once(value):
         lambda s: s.sink_to("out"),
         lambda s: s.on_error("explode"),
         lambda s: s.on_error(skip),
+        lambda s: s.on_error(retry(3).then(skip)),
+        lambda s: s.on_error(retry(3).then("explode")),
         lambda s: s.on_error(retry("3")),
         lambda s: s.on_error(retry(3, backoff=1)),
         lambda s: s.on_error(retry(3, backoff=61 * SECOND)),
@@ -230,6 +232,10 @@ async def not_at_once(value):
 def test_an_impossible_call_fails_where_it_stands(words, call):
     with pytest.raises(StreamDefinitionError):
         call(words)
+
+
+def test_a_policy_after_retries_may_be_a_word():
+    assert retry(3).then("skip") == retry(3).then(skip())
 
 
 def test_union_numbers_its_inputs(env, words):
