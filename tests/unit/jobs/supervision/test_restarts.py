@@ -140,6 +140,14 @@ def test_no_progress_refills_the_attempts_at_one_record(places, attempts):
         notes[-1].epoch = epoch
 
 
+def test_delays_at_one_record_grow_although_other_sources_make_progress():
+    restarts = Restarts(strategy(RestartKind.EXPONENTIAL_BACKOFF))
+
+    delays = [restarts.delay_ms(epoch=epoch, position="f: in 0 7") for epoch in range(4)]
+
+    assert delays == [0, 100, 200, None]
+
+
 def test_no_error_that_a_restart_meets_asks_to_start_the_job_again():
     """Unless it says that this happens by itself; also errors of storage that workers meet."""
     asks = re.compile(r"\b(run|start|submit)\b[^.;:]*\bagain\b")

@@ -140,7 +140,7 @@ class Restarts:
         if tried_count == 0:
             return 0
         if strategy.kind is RestartKind.EXPONENTIAL_BACKOFF:
-            return self._grown_ms()
+            return self._grown_ms(tried_count)
         return strategy.delay_ms
 
     def plan(self) -> RestartPlan:
@@ -152,9 +152,9 @@ class Restarts:
             delay_max_ms=self._delay_max_ms,
         )
 
-    def _grown_ms(self) -> int:
+    def _grown_ms(self, tried_count: int) -> int:
         # No number is made that is larger than needed: attempts may go into the millions.
-        doublings = min(self.used_count - 2, self._delay_max_ms.bit_length())
+        doublings = min(tried_count - 1, self._delay_max_ms.bit_length())
         delay_ms = min(self._strategy.delay_ms << doublings, self._delay_max_ms)
         share = 0.0 if self._source is None else self._source.uniform(0, _JITTER)
         return round(delay_ms * (1 - share))
