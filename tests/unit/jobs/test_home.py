@@ -11,6 +11,7 @@ from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home, locate_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.status import JobState
 from bicycle_sdk.clock import ManualClock
 from bicycle_sdk.errors import OptionError
 from bicycle_streams.access.errors import HOME_UNUSABLE
@@ -95,6 +96,31 @@ def test_a_job_that_has_ended_leaves_its_folder_to_the_next_of_its_name(home):
     put_job(home, "wordcount", checkpoint="/elsewhere", pid=os.getpid(), pid_started=1)
 
     assert place(home, checkpoint_dir="cp").folder.id == "wordcount"
+
+
+@pytest.mark.parametrize("use", ["paused", "restarting", "died while it paused"])
+def test_a_job_without_a_driver_that_has_not_ended_keeps_its_folder(home, use):
+    pid = os.getpid() if use == "restarting" else 0
+    folder = put_job(
+        home, "wordcount", checkpoint="/elsewhere", supervisor_pid=pid,
+        supervisor_started=start_ticks(os.getpid()),
+        state=JobState.PAUSED if use == "paused" else JobState.RUNNING,
+    )  # fmt: skip
+    if use == "died while it paused":
+        folder.pause(folder.status())
+
+    assert place(home, checkpoint_dir="cp").folder.id != "wordcount"
+
+
+def test_a_job_keeps_its_other_folder_when_the_job_of_the_first_has_ended(home):
+    put_job(home, "wordcount", checkpoint="/elsewhere", is_ours=True)
+    other = place(home, checkpoint_dir="cp")
+    assert other.folder.id != "wordcount"
+    put_job(home, other.folder.id, checkpoint=other.storage.url, state=JobState.STOPPED)
+    put_job(home, "wordcount", checkpoint="/elsewhere", state=JobState.STOPPED)
+
+    assert place(home, checkpoint_dir="cp").folder == other.folder
+    assert place(home, checkpoint_dir="third").folder.id == "wordcount"
 
 
 def test_an_unknown_job_is_an_error_with_the_closest_name(home):

@@ -287,11 +287,23 @@ def _below(checkpoint_dir: str, name: str) -> str:
 
 
 def _free_folder(home: Home, name: str, storage: Storage) -> JobFolder:
-    """Return the folder of a name, or another if a job with other checkpoints uses it."""
+    """Return the folder of a name, or another if a job with other checkpoints uses it.
+
+    A job that has got another folder keeps it.
+    """
     folder = home.folder(name)
     status = folder.status()
     if status is None or status.checkpoint == storage.url:
         return folder
-    if not is_alive(status.pid, status.pid_started):
-        return folder
-    return home.folder(f"{name}-{hashlib.sha256(storage.url.encode()).hexdigest()[:6]}")
+    other = home.folder(f"{name}-{hashlib.sha256(storage.url.encode()).hexdigest()[:6]}")
+    return other if other.status_path.exists() or _is_used(folder, status) else folder
+
+
+def _is_used(folder: JobFolder, status: JobStatus) -> bool:
+    """Return whether a job runs, will be started again, or is paused."""
+    if status.state is JobState.PAUSED or is_alive(status.pid, status.pid_started):
+        return True
+    return not status.state.is_final and (
+        is_alive(status.supervisor_pid, status.supervisor_started)
+        or folder.state_of_stop(status) is JobState.PAUSED
+    )

@@ -54,6 +54,20 @@ def test_a_paused_job_can_be_stopped_or_canceled(home, end, state):
     assert (job_status(home, "job").state, job_status(home, "job").ended_ms) == (state, 99)
 
 
+@pytest.mark.parametrize(
+    ("end", "state"), [(stop_job, JobState.STOPPED), (cancel_job, JobState.CANCELED)]
+)
+def test_a_job_whose_processes_died_while_it_paused_can_be_stopped_or_canceled(home, end, state):
+    folder = put_job(home, started_ms=4)
+    folder.pause(folder.status())
+    assert job_status(home, "job").state is JobState.PAUSED
+
+    status = end(home, "job", clock=ManualClock(99))
+
+    assert (status.state, status.error, status.ended_ms) == (state, None, 99)
+    assert job_status(home, "job") == status
+
+
 def test_a_stop_after_a_lost_request_to_pause_is_a_stop(home):
     with driver(home, "job", STUBBORN, started_ms=4):
         folder = home.folder("job")

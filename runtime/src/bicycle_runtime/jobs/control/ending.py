@@ -61,9 +61,9 @@ def stop_job(home: Home, name: str, *, clock: Clock | None = None, waited_ms: in
     Raises:
         JOB_NOT_FOUND: there is no such job.
     """
-    folder = home.find(name)
-    folder.forget_pause()
-    return _stop(home, job_status(home, name), clock or SystemClock(), waited_ms=waited_ms)
+    status = job_status(home, name)  # Before: a job that died while it paused is paused.
+    home.folder(name).forget_pause()
+    return _stop(home, status, clock or SystemClock(), waited_ms=waited_ms)
 
 
 def pause_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
