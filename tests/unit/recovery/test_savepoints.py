@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin, refuse_unfinished_restore
@@ -180,6 +181,32 @@ def test_a_place_that_is_taken_is_left_alone(job, target, there):
         take(job, target)
 
     assert everything(target) == {there: b"mine"}
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_of_two_savepoints_that_begin_at_once_in_one_place_one_is_made(
+    job, tmp_path, monkeypatch, is_finished
+):
+    place = open_storage(f"memory://savepoints-{tmp_path.name}/race-{is_finished}")
+    first = SavepointWriter(job.storage, place, epoch=3, name="first", now_ms=77)
+    plain = FsspecStorage.list
+
+    def list_before_the_first(storage, prefix):
+        found = plain(storage, prefix)
+        monkeypatch.setattr(FsspecStorage, "list", plain)
+        first.begin()
+        if is_finished:
+            first.finish()
+        return found
+
+    monkeypatch.setattr(FsspecStorage, "list", list_before_the_first)
+    with raises(SAVEPOINT_TAKEN):
+        take(job, place, "second")
+    if not is_finished:
+        first.finish()
+
+    assert verify_savepoint(place).name == "first"
+    assert "savepoint.unfinished" not in place.list("")
 
 
 @pytest.mark.parametrize("kind", ["state", "connectors"])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -278,10 +279,13 @@ def _claim(target: Storage) -> None:
             "an incomplete savepoint" if what == "something" and SAVEPOINT_CLAIM in found else what
         )
         raise SAVEPOINT_TAKEN(url=target.url, found=what)
-    try:
-        target.create(SAVEPOINT_CLAIM, b"")
+    try:  # With bytes of its own: equal ones are taken for ours, see ``Storage.create``.
+        target.create(SAVEPOINT_CLAIM, secrets.token_bytes(8))
     except ObjectExistsError:
         raise SAVEPOINT_TAKEN(url=target.url, found="an incomplete savepoint") from None
+    if target.list("") != [SAVEPOINT_CLAIM]:  # Another was made whole between the two.
+        target.delete(SAVEPOINT_CLAIM)
+        raise SAVEPOINT_TAKEN(url=target.url, found="a savepoint")
 
 
 def _remove(storage: Storage) -> None:
