@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.jobs.control import submitting
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.pruning import prune_jobs
 from bicycle_runtime.jobs.control.submitting import submit
@@ -58,6 +60,21 @@ def test_a_job_whose_driver_is_starting_has_the_status_of_its_former_run(home, t
     assert folder.status_path.read_bytes() == before[0]
     if former.is_final:  # It can be resumed as it was.
         assert folder.request_path.read_bytes() == before[1]
+
+
+def test_the_status_of_a_former_run_with_the_same_process_id_is_not_taken_for_the_new_one(
+    home, monkeypatch
+):
+    def start(*_words, **_options):
+        process = subprocess.Popen(["false"])
+        put_job(home, state=JobState.FINISHED, supervisor_pid=process.pid, supervisor_started=1)
+        return process
+
+    put_job(home).log_path.touch()
+    monkeypatch.setattr(submitting, "start_detached", start)
+
+    with raises(DRIVER_ENDED):
+        submit(request_of(name="job"), home, python="python")
 
 
 def test_a_job_whose_start_was_requested_just_now_is_not_pruned(home):

@@ -191,12 +191,13 @@ def _with_name(request: JobRequest, job: str) -> JobRequest:
 def _wait_until_running(
     process: subprocess.Popen[bytes], folder: JobFolder, *, is_trial: bool
 ) -> JobStatus:  # fmt: skip
+    own = process.pid, start_ticks(process.pid)
     status: JobStatus | None = None
     calm_count = 0  # looks at which it ran, and nothing had failed
     for _ in range(_WAIT_POLL_COUNT_MAX):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_S)
-        status = _own_status(process, folder)
+        status = _own_status(own, folder)
         if status is not None and (status.has_begun or status.state.is_final):
             break
         if is_trial and status is not None and status.restarts:
@@ -217,10 +218,17 @@ def _wait_until_running(
     return status
 
 
-def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
-    """Return the status if the driver of this process wrote it; another may be faster."""
+def _own_status(own: tuple[int, int], folder: JobFolder) -> JobStatus | None:
+    """Return the status if a driver of this supervisor wrote it, not another one.
+
+    Args:
+        own: Process id and start time of the supervisor; ids recur, above all in containers.
+        folder: That of the job.
+    """
     status = folder.status()
-    return status if status is not None and status.supervisor_pid == process.pid else None
+    if status is None or (status.supervisor_pid, status.supervisor_started) != own:
+        return None
+    return status
 
 
 def _how(return_code: int) -> str:
