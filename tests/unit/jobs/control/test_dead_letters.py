@@ -7,11 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli.root import main
+from bicycle_runtime.jobs.control import dead_letters as dead_letters_module
 from bicycle_runtime.jobs.control.dead_letters import (
     dead_letter,
     dead_letters,
     dead_letters_folder,
 )
+from bicycle_runtime.jobs.control.letter_replay import chosen_letters
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from tests.raising import raises
 from tests.unit.jobs.running.light_jobs import LETTERS, LightJob
@@ -76,6 +78,23 @@ def test_a_letter_is_not_unpickled_to_be_shown(job):
 
     assert newest.id == "part-zzz.jsonl:1"
     assert dead_letter(job.home, "job", newest.id, is_revealed=True)["value"] == letter["value"]
+
+
+def test_letters_are_found_by_name_with_one_look_at_each_file(job, monkeypatch):
+    letters, _ = dead_letters(job.home, "job")
+    names = [each.id for each in letters]
+    opened = []
+    plain = dead_letters_module._lines
+    monkeypatch.setattr(
+        dead_letters_module, "_lines", lambda path: opened.append(path) or plain(path)
+    )
+
+    assert chosen_letters(job.home, "job", names) == letters
+    assert len(opened) == len({name.partition(":")[0] for name in names}) < len(names)
+    assert chosen_letters(job.home, "job", [names[2], names[0]]) == [letters[2], letters[0]]
+    with raises(DEAD_LETTER_UNKNOWN) as caught:
+        chosen_letters(job.home, "job", [names[0], f"{names[0]}99"])
+    assert caught.value.facts["letter"] == f"{names[0]}99"
 
 
 @pytest.mark.parametrize("name", ["", "x", "x:y", "../job.json:1", "nowhere.jsonl:1", ":1"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,28 +155,51 @@ def dead_letter(home: Home, job: str, letter: str, *, is_revealed: bool = False)
     return {**shown, **_value(plain)} if is_revealed else shown
 
 
-def letter_lines(folder: Path, letters: Iterable[str], *, job: str) -> dict[str, dict[str, Any]]:
+def named_letters(home: Home, job: str, letters: Sequence[str]) -> list[DeadLetter]:
+    """Return the letters of these ids, in this order; each file is read once.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        DEAD_LETTER_UNKNOWN: there is no such letter.
+    """
+    folder = dead_letters_folder(home, job)
+    marks = replayed_letters(folder)
+    found = {
+        (path.name, number): _letter(path, number, plain, marks)
+        for path, number, plain in _named_lines(folder, letters, job=job)
+    }
+    return [found[_position(letter, job)] for letter in letters]
+
+
+def letter_lines(folder: Path, letters: Sequence[str], *, job: str) -> dict[str, dict[str, Any]]:
     """Return letters as they were published, by id; each file is read once.
 
     Raises:
         DEAD_LETTER_UNKNOWN: there is no such letter.
     """
-    wanted: dict[str, dict[int, str]] = {}
+    found = {
+        (path.name, number): plain for path, number, plain in _named_lines(folder, letters, job=job)
+    }
+    return {letter: found[_position(letter, job)] for letter in letters}
+
+
+def _named_lines(
+    folder: Path, letters: Sequence[str], *, job: str
+) -> Iterator[tuple[Path, int, dict[str, Any]]]:
+    wanted: dict[str, set[int]] = {}
     for letter in letters:
         name, number = _position(letter, job)
-        wanted.setdefault(name, {})[number] = letter
+        wanted.setdefault(name, set()).add(number)
     files = {path.name: path for path in _files(folder)}
-    found: dict[str, dict[str, Any]] = {}
     for name, numbers in wanted.items():
-        if name in files:
-            found |= {
-                numbers[number]: plain for number, plain in _lines(files[name]) if number in numbers
-            }
-    for numbers in wanted.values():
-        for letter in numbers.values():
-            if letter not in found:
-                raise DEAD_LETTER_UNKNOWN(job=job, letter=letter)
-    return found
+        for number, plain in _lines(files[name]) if name in files else ():
+            if number in numbers:
+                numbers.remove(number)
+                yield files[name], number, plain
+            if not numbers:
+                break
+        if numbers:
+            raise DEAD_LETTER_UNKNOWN(job=job, letter=f"{name}:{min(numbers)}"[:200])
 
 
 def replayed_letters(folder: Path) -> dict[str, LetterMark]:

@@ -20,9 +20,9 @@ from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.loop.letters import LetterLoop, letter_order, replay_letters
 from bicycle_runtime.jobs.control.dead_letters import (
     DeadLetter,
-    dead_letter,
     dead_letters,
     letter_lines,
+    named_letters,
     replayed_letters,
 )
 from bicycle_runtime.jobs.control.requests import DriverRequest, ask_job
@@ -111,9 +111,7 @@ def chosen_letters(
     """
     if not letters:
         return letters_to_replay(home, job, operator=operator)
-    return [
-        msgspec.convert(dead_letter(home, job, each), prepare_type(DeadLetter)) for each in letters
-    ]
+    return named_letters(home, job, letters)
 
 
 def ask_for_replay(
