@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -204,6 +205,23 @@ def test_a_lock_is_held_once_and_names_its_holder(tmp_path):
             pass
         assert caught.value.facts == {"job": "j", "pid": str(os.getpid()), "location": "here"}
 
+    with FileLock(path, job="j", location="here"):
+        assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_lock_on_a_full_disk_is_held_and_free_again(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    path = tmp_path / "lock"
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "write", refuse)
+        with (
+            FileLock(path, job="j", location="here"),
+            pytest.raises(JobRunningError),
+            FileLock(path, job="j", location="here"),
+        ):
+            pass
     with FileLock(path, job="j", location="here"):
         assert path.read_text() == f"{os.getpid()}\n"
 

@@ -6,6 +6,7 @@ Children do not inherit it: a Java process that outlives its driver must not hol
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -40,8 +41,9 @@ class FileLock:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise JobRunningError(job=self._job, pid=holder, location=self._location) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # A full disk: the lock is the kernel's.
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
         return self
 

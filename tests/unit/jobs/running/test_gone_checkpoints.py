@@ -114,6 +114,7 @@ def test_a_driver_in_the_place_of_a_dead_one_does_not_begin_empty(job, tmp_path,
     (tmp_path / "checkpoints/job").rename(tmp_path / "away")
     if is_empty:
         (tmp_path / "checkpoints/job").mkdir()
+    request_file = job.home.folder("job").request_path.stat().st_ino
     services = DoorServices(
         clock=SystemClock(), source=random.Random(1), console=print, announce=print,
         listener=lambda _status: None, stop=StopRequest(), is_detached=True,
@@ -127,6 +128,8 @@ def test_a_driver_in_the_place_of_a_dead_one_does_not_begin_empty(job, tmp_path,
 
     assert job.status.state is JobState.FAILED
     assert (tmp_path / "checkpoints/job").exists() == is_empty
+    # The disk of the home may be full.
+    assert job.home.folder("job").request_path.stat().st_ino == request_file
 
 
 def as_left_by_a_dead_driver(status):

@@ -1,6 +1,8 @@
 """The supervisor of a driver: when it starts it again, when not, and what the status says."""
 
+import errno
 import math
+import os
 import random
 import signal
 import subprocess
@@ -14,6 +16,7 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
+from bicycle_runtime.jobs.supervision import supervisor
 from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX
 from bicycle_runtime.jobs.supervision.supervisor import Supervisor
 from bicycle_sdk.clock import ManualClock
@@ -112,6 +115,33 @@ def test_a_driver_that_is_killed_before_it_writes_its_status_is_started_again_to
     assert site.status.state is JobState.FINISHED
     assert [note.attempt for note in site.status.restarts] == [1, 2]
     assert site.status.restarts[1].message.find("(process 2)") > 0
+
+
+@pytest.mark.parametrize("failure_count", [1, 9], ids=["for a while", "for ever"])
+def test_a_full_disk_of_the_home_does_not_end_the_supervisor(
+    site, monkeypatch, caplog, failure_count
+):
+    failures = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))] * failure_count
+
+    def write(path, status):
+        if failures:
+            raise failures.pop()
+        write_status(path, status)
+
+    monkeypatch.setattr(supervisor, "write_status", write)
+    site.life(ends=KILLED, epoch=3)
+    site.lives += [(lambda pid: None, KILLED)] * 2
+
+    assert site.run() == 137
+    assert len(site.drivers) == 3  # The attempts are counted all the same.
+    logged = [each for each in caplog.records if each.message == "status_not_written"]
+    if failure_count == 1:
+        assert len(logged) == 1
+        assert [note.attempt for note in site.status.restarts] == [1, 2, 2]
+        assert site.status.state is JobState.FAILED
+    else:
+        assert len(logged) == 3
+        assert {each.bicycle_fields["reason"] for each in logged} == {"No space left on device"}
 
 
 def test_while_it_waits_the_job_is_restarting(site):

@@ -72,7 +72,8 @@ def run_job(
         with job_locks(location, is_again=is_again):
             # The submitting process restores its former run, after reading the error.
             before = None if services.is_detached else PreviousRun.of(location.folder)
-            location.folder.write_request(request)
+            if not is_again:  # It was read from there; the disk may be full since.
+                location.folder.write_request(request)
             run = JobRun(
                 request, home, location, services, plugin=plugin, new_executor=new_executor
             )

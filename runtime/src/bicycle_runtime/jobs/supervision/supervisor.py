@@ -81,6 +81,7 @@ class Supervisor:
         self._wait = wait
         self._is_stopping = False
         self._pids: set[int] = set()  # Of all drivers that have ended.
+        self._unwritten: JobStatus | None = None
 
     def run(self) -> int:
         """Start the driver, and again as often as the strategy allows.
@@ -115,7 +116,7 @@ class Supervisor:
         3. Otherwise the strategy decides, and the status shows the decision. A stopping job is
            stopped instead of started again.
         """
-        status = self._folder.status()
+        status = self._status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
         #    One that was killed before it wrote its status is not: the last word is of one of ours.
         self._pids.add(driver.pid)
@@ -166,18 +167,36 @@ class Supervisor:
         deadline = self._clock.monotonic() + delay_ms / 1_000
         while (left_s := deadline - self._clock.monotonic()) > 0:
             if self._wait(left_s) in _STOPS:
-                status = self._folder.status()
+                status = self._status()
                 if status is not None and status.state is JobState.RESTARTING:
                     status.end(self._folder.state_of_stop(status), self._clock.now_ms())
                     self._replace(status)
                 return False
         return True
 
+    def _status(self) -> JobStatus | None:
+        """Return the newer of the stored status and one that could not be written."""
+        stored, kept = self._folder.status(), self._unwritten
+        if stored is None or kept is None or stored.updated_ms > kept.updated_ms:
+            return stored
+        return kept
+
     def _replace(self, status: JobStatus) -> None:
-        """Write the status, unless another driver holds the job by now."""
+        """Write the status, unless another driver holds the job by now.
+
+        A full disk of the home does not end the job: its attempts are counted in memory.
+        """
         lock = FileLock(self._folder.lock_path, job=status.job, location=str(self._folder.path))
-        with contextlib.suppress(JobRunningError), lock:
-            write_status(self._folder.status_path, status)
+        try:
+            with contextlib.suppress(JobRunningError), lock:
+                write_status(self._folder.status_path, status)
+            self._unwritten = None
+        except OSError as error:
+            self._unwritten = status
+            reason = error.strerror or str(error)
+            log_event(
+                _LOG, "status_not_written", level=logging.WARNING, job=status.job, reason=reason
+            )
 
 
 def _death(status: JobStatus, code: int, *, pid: int) -> BicycleError:
