@@ -150,7 +150,9 @@ def test_a_request_is_read_back_from_its_folder(home):
 def test_paths_of_a_request_are_kept_absolute_and_urls_as_they_are(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = home.folder("a")
-    given = {"plugin_env": "envs/job", "checkpoint_dir": "cp", "from_": "../old"}
+    given = {
+        "plugin_env": "envs/job", "checkpoint_dir": "cp", "from_": "../old", "savepoint_key": "key"
+    }  # fmt: skip
     folder.write_request(request_of(**given))
     monkeypatch.chdir("/")
 
@@ -158,6 +160,7 @@ def test_paths_of_a_request_are_kept_absolute_and_urls_as_they_are(home, tmp_pat
     assert kept.plugin_env == str(tmp_path / "envs/job")
     assert kept.checkpoint_dir == str(tmp_path / "cp")
     assert kept.from_ == str(tmp_path / "../old")
+    assert kept.savepoint_key == str(tmp_path / "key")
     folder.write_request(request_of(checkpoint_dir="s3://bucket/cp"))
     assert folder.read_request().options.checkpoint_dir == "s3://bucket/cp"
     assert folder.read_request().options.plugin_env is None

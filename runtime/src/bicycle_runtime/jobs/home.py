@@ -127,6 +127,7 @@ class JobFolder:
             plugin_env=_absolute(given.plugin_env),
             checkpoint_dir=_absolute(given.checkpoint_dir),
             from_=_absolute(given.from_),
+            savepoint_key=_absolute(given.savepoint_key),
         )
         kept = replace(request, options=options, directory=request.directory or str(Path.cwd()))
         replace_file(self.request_path, msgspec.json.format(encode_stored(kept.to_json())))
