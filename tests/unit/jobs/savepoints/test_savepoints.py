@@ -111,6 +111,18 @@ def test_a_name_that_cannot_be_a_folder_is_refused(ended, harness, name):
     assert harness.storage.list("savepoints") == before
 
 
+def test_an_incomplete_savepoint_of_a_job_that_has_ended_is_replaced(ended, harness, tmp_path):
+    harness.storage.write("savepoints/one/savepoint.unfinished", b"")
+    (tmp_path / "elsewhere/one").mkdir(parents=True)
+    (tmp_path / "elsewhere/one/savepoint.unfinished").touch()
+
+    assert verify_savepoint(open_storage(create(ended)["url"])).epoch == 1
+    with raises(SAVEPOINT_TAKEN):
+        create(ended)
+    with raises(SAVEPOINT_TAKEN):  # Another job may be making it.
+        create(ended, to=str(tmp_path / "elsewhere"))
+
+
 def test_a_savepoint_may_lie_anywhere(ended, tmp_path):
     answer = create(ended, to=str(tmp_path / "elsewhere"))
 

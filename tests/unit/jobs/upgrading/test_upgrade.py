@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.ending import stop_job
 from bicycle_runtime.jobs.errors import (
     STATE_WOULD_BE_LOST,
@@ -13,6 +14,7 @@ from bicycle_runtime.jobs.errors import (
     UPGRADE_UNDERWAY,
 )
 from bicycle_runtime.jobs.operations.operation import OperationCall
+from bicycle_runtime.jobs.savepoints.commands import savepoint_of
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.notes import (
     forget_ended,
@@ -21,8 +23,10 @@ from bicycle_runtime.jobs.upgrading.notes import (
 )
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
+    _Upgrade,
     upgrade_job,
 )
+from bicycle_runtime.recovery.savepoints import read_savepoint
 from bicycle_runtime.service.operations.upgrading import UPGRADE
 from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE
 from bicycle_runtime.service.plugins.uploaded_plugins import require_unused
@@ -301,6 +305,30 @@ def test_an_upgrade_that_is_killed_in_between_goes_on_at_that_step(site, place):
     assert found == [("ada", 1), ("ada", 2), ("bob", 1), ("eve", 1)]
     assert versions == ({"1.0"} if place == "before the way back" else {"1.0", "2.0"})
     require_no_upgrade(site.home, "job")
+
+
+@pytest.mark.parametrize("left", ["a whole savepoint", "an incomplete savepoint"])
+def test_an_upgrade_that_is_killed_at_its_savepoint_goes_on(site, monkeypatch, left):
+    running(site)
+    second = site.install("2.0")
+    options = replace(SHORT, skip_savepoint=False)
+
+    def die(_upgrade, _step):
+        raise Killed
+
+    with monkeypatch.context() as patches, pytest.raises(Killed):
+        patches.setattr(_Upgrade, "_to", die)
+        upgrade(site, second, options=options)
+    place = savepoint_of(site.home, "job", "upgrade-t")
+    taken = read_savepoint(place)
+    if left == "an incomplete savepoint":
+        place.write("savepoint.unfinished", b"")
+        place.delete("savepoint.json")
+    report = upgrade(site, second, options=options)
+
+    assert site.status.plugin_version == "2.0"
+    assert (report["savepoint"] == place.url) is (left == "a whole savepoint")
+    assert read_savepoint(open_storage(report["savepoint"])).epoch >= taken.epoch
 
 
 @pytest.mark.extended

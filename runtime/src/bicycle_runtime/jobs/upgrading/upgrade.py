@@ -39,7 +39,7 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.savepoints.commands import create_savepoint
+from bicycle_runtime.jobs.savepoints.commands import create_savepoint, savepoint_of
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.following import Following
 from bicycle_runtime.jobs.upgrading.notes import (
@@ -51,6 +51,8 @@ from bicycle_runtime.jobs.upgrading.notes import (
     write_upgrade,
 )
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
+from bicycle_runtime.recovery.errors import SavepointMissingError, SavepointUnfinishedError
+from bicycle_runtime.recovery.savepoints import read_savepoint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.options import CheckedOptions, option
@@ -237,8 +239,19 @@ class _Upgrade:
         self._to(UpgradeStep.STOP if self._following is None else UpgradeStep.FOLLOW)
 
     def _take_savepoint(self, *, is_hopeless: Callable[[], bool] = lambda: False) -> None:
+        """Take a savepoint, unless this upgrade took it before its process was killed."""
+        name = f"upgrade-{self._note.token}"
+        storage = savepoint_of(self._home, self._job, name)
+        with contextlib.suppress(SavepointMissingError):
+            try:
+                read_savepoint(storage)
+            except SavepointUnfinishedError:  # The job may still be copying its files.
+                name += f"-{self._clock.now_ms()}"
+            else:
+                self._note.savepoint = storage.url
+                return
         taken = create_savepoint(
-            self._home, self._job, name=f"upgrade-{self._note.token}", to=None,
+            self._home, self._job, name=name, to=None,
             clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS, is_hopeless=is_hopeless,
         )  # fmt: skip
         self._note.savepoint = str(taken["url"])
