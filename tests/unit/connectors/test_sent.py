@@ -160,6 +160,18 @@ def test_a_record_that_is_no_line_fails_before_its_epoch_is_sealed(server, sink_
         run.seal([["one", "two\nlines"]])
 
 
+@pytest.mark.parametrize(
+    ("query", "record", "payload"),
+    [("?format=msgpack", {"n": 10}, b"\x81\xa1n\x0a"), ("", "two\nlines", b"two\nlines")],
+)
+def test_a_backend_of_binary_payloads_also_takes_records_that_are_no_lines(
+    sink_of, query, record, payload
+):
+    run = sink_of(f"pulsar://127.0.0.1:1/out{query}")
+    run.seal([[record]])
+    assert list(run.sink._payloads(run.sink.staged_files(run.state))) == [payload]
+
+
 @pytest.mark.parametrize("word", ["ws", "socket"])
 def test_a_server_of_a_job_drops_what_nobody_hears_and_counts_it(word, sink_of):
     run = sink_of(f"{word}://127.0.0.1:0/x?listen=true")

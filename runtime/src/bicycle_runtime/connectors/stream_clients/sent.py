@@ -59,6 +59,11 @@ class SentOutput:
         self._dropped_before = 0
 
     @property
+    def is_binary(self) -> bool:
+        """Return whether payloads may be any bytes; otherwise they are lines."""
+        return backend_of(self._url.streamer).capabilities.is_binary
+
+    @property
     def dropped_count(self) -> int:
         """The number of messages without a receiving client."""
         streamer = self.streamer
@@ -208,6 +213,8 @@ class SentSink(DropsRecords, StreamSink):
 
     def writer(self) -> WriterFactory:
         """Return the factory of writers."""
+        if self._sent_to.is_binary:
+            return PayloadWriterFactory(self._codec)
         return PayloadWriterFactory(LineCodec(self._codec, self._options.address))
 
     def dropped_count(self) -> int:
