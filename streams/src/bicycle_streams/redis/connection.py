@@ -36,7 +36,7 @@ from bicycle_streams.addresses import StreamerUri, StreamKey
 from bicycle_streams.errors import ConnectionLostError, StreamUrlError
 from bicycle_streams.options import connect_error
 from bicycle_streams.redis.errors import LOGIN_REFUSED
-from bicycle_streams.redis.ids import shard_of
+from bicycle_streams.redis.ids import ZeroKey, shard_of
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.tls_failures import refused_handshake, tls_hint
 
@@ -250,7 +250,7 @@ class Connection:
         for key in [key for key, _ in found.values()]:
             for name in self.names(f"{key}:*"):
                 if (shard := shard_of(name, key)) is not None:
-                    found[name] = (key, shard)
+                    found[name] = (key if shard else ZeroKey(key), shard)
         return dict(sorted(found.items()))
 
     def facts(self, name: bytes) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from bicycle_streams.errors import StreamEndedError, StreamError, StreamUnsuppor
 from bicycle_streams.messages import Message, SeqPos
 from bicycle_streams.redis.connection import Connection, facts_of
 from bicycle_streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
-from bicycle_streams.redis.ids import FIRST, id_of, redis_key
+from bicycle_streams.redis.ids import FIRST, ZeroKey, id_of, redis_key
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.shards import Shard, Shards, entry_message
 from bicycle_streams.thread_consuming import ThreadConsumer
@@ -386,7 +386,7 @@ class RedisConsumer(ThreadConsumer):
 
     def _entry_of(self, message: Message) -> Entry:
         name = redis_key(message.stream_key, message.shard_id)
-        if not message.shard_id and name not in self._shards.by_name:
+        if isinstance(message.stream_key, ZeroKey):
             name += b":0"
         return name, id_of(message.sequence, self._options.timestamps)
 

@@ -92,6 +92,12 @@ def redis_key(key: str, shard_id: int) -> bytes:
     return (f"{key}:{shard_id}" if shard_id else key).encode()
 
 
+class ZeroKey(StreamKey):
+    """The stream key of a message whose Redis stream is ``KEY:0``, not ``KEY``."""
+
+    __slots__ = ()
+
+
 def shard_of(name: bytes, key: StreamKey) -> int | None:
     """Return the shard of a stream that a Redis key holds, or None."""
     stream, _, shard = name.decode(errors="replace").partition(":")
