@@ -294,6 +294,26 @@ def test_nobody_where_kafka_should_be_is_told():
         asyncio.run(scenario())
 
 
+def test_a_member_begins_with_a_topic_of_which_its_running_group_has_no_position(kafka_broker):
+    """Only members may commit then; a new topic is read from the member's own start on."""
+    topics = [f"joined-{next(_numbers)}" for _ in range(2)]
+    words = {"mode": "load-balanced", "group": topics[0]}
+
+    async def scenario(streamer):
+        for topic in topics:
+            await (await streamer.create_producer(topic)).send("old")
+        first = await streamer.create_consumer(topics[0], start="earliest", **words)
+        assert (await first.next()).payload == b"old"
+        reading = asyncio.create_task(first.next())  # It takes part in the next assignment.
+        second = await streamer.create_consumer(topics[1], start="latest", **words)
+        await (await streamer.create_producer(topics[1])).send("new")
+        message = await second.next()
+        reading.cancel()
+        return message.payload
+
+    assert run(kafka_broker, scenario, create="if-missing", session_timeout_ms=6_000) == b"new"
+
+
 def secure_options(broker, **more):
     settings = broker.client_settings("ada")
     return {

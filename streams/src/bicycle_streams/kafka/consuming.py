@@ -53,6 +53,7 @@ class KafkaConsumer(ThreadConsumer):
         self._at_end: dict[Stream, int] = {}  # The offset of the end that was reached.
         self._ends: dict[Stream, int] | None = None  # The ends when all were reached first.
         self._begins: dict[Stream, int] = {}  # Of partitions that no group shares out.
+        self._uncommitted_begins: dict[Stream, Any] = {}  # A group with members refused them.
         self._waits = TransactionWaits[Stream](SystemClock())
         self._silence = Silence(SystemClock(), after_s=_SILENCE_S)
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
@@ -96,14 +97,27 @@ class KafkaConsumer(ThreadConsumer):
             begins.append(TopicPartition(partition.topic, partition.partition, offset))
         new = [each for each in begins if _stream(each) not in kept]
         if self._keeps and new:
-            self._patiently(lambda: self._client.commit(offsets=new, asynchronous=False))
+            try:
+                self._commit_begins(self._client, new)
+            except KafkaException as error:
+                is_for_members = error.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+                if not self._shares or not is_for_members:  # A group with members: as one of them.
+                    raise
+                self._uncommitted_begins = {_stream(each): each for each in new}
         if self._shares:
             self._subscribe()
         else:
             self._assign(begins)
 
     def _subscribe(self) -> None:
-        self._client.subscribe(list(self.subscription.keys), on_revoke=self._leave_partitions)
+        self._client.subscribe(
+            list(self.subscription.keys),
+            on_assign=self._take_partitions,
+            on_revoke=self._leave_partitions,
+        )
+
+    def _commit_begins(self, client: Any, begins: list[Any]) -> None:
+        self._patiently(lambda: client.commit(offsets=begins, asynchronous=False))
 
     def _partitions(self) -> list[Any]:
         return [
@@ -263,6 +277,15 @@ class KafkaConsumer(ThreadConsumer):
         for each in (self._given, self._next, self._committed, self._revoked):
             each.clear()
         self._is_torn = False
+
+    def _take_partitions(self, client: Any, partitions: list[Any]) -> None:
+        """Commit the begins that only members of the group may commit; on the thread."""
+        begins = self._uncommitted_begins
+        taken = {each: begins[each] for each in map(_stream, partitions) if each in begins}
+        if taken:
+            kept = self._ask_patiently(client.committed, [*taken.values()])
+            if new := taken.keys() - map(_stream, kept):
+                self._commit_begins(client, [taken[each] for each in new])
 
     def _leave_partitions(self, client: Any, partitions: list[Any]) -> None:
         """Commit acknowledged messages before others read these partitions; on the thread.
