@@ -4,7 +4,14 @@ import asyncio
 import time
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import OptionError
@@ -12,9 +19,11 @@ from bicycle_sdk.options import from_mapping
 from bicycle_sdk.secrets import Secret
 from bicycle_streams import StreamConnectError, StreamError, StreamKey, connect
 from bicycle_streams.addresses import StreamerUri
+from bicycle_streams.consuming import Subscription
 from bicycle_streams.kafka import clients
 from bicycle_streams.kafka.clients import ClientSettings
 from bicycle_streams.kafka.cluster import Cluster
+from bicycle_streams.kafka.consuming import KafkaConsumer
 from bicycle_streams.kafka.failures import LastError
 from bicycle_streams.kafka.options import KafkaOptions, ProgramProperties
 from bicycle_streams.kafka.producing import PURGED, DeliveryFailures, SendingClient
@@ -198,3 +207,41 @@ def test_a_topic_that_no_broker_describes_lets_no_message_wait(monkeypatch):
                     await waiting
 
     asyncio.run(scenario())
+
+
+class PositionedClient:
+    """A consumer of two partitions, of which the group has a position in the first."""
+
+    def __init__(self):
+        self.moved = {}
+
+    def assignment(self):
+        return [TopicPartition("a", number) for number in range(2)]
+
+    def committed(self, partitions, _timeout_s):
+        offsets = {0: 5, 1: OFFSET_INVALID}
+        return [TopicPartition(p.topic, p.partition, offsets[p.partition]) for p in partitions]
+
+    def seek(self, partition):
+        self.moved[partition.partition] = partition.offset
+
+    def assign(self, partitions):
+        self.moved |= {each.partition: each.offset for each in partitions}
+
+
+@pytest.mark.parametrize(
+    ("mode", "begins", "begin"),
+    [
+        ("load-balanced", {}, OFFSET_BEGINNING),
+        ("resumable", {("a", 0): 3, ("a", 1): 7}, 7),
+    ],
+)
+def test_partitions_without_a_position_go_back_to_their_begin(monkeypatch, mode, begins, begin):
+    monkeypatch.setattr(KafkaConsumer, "_make_client", lambda _: PositionedClient())
+    cluster = Cluster(StreamerUri.parse(NOBODY), KafkaOptions())
+    consumer = KafkaConsumer(cluster, Subscription(keys=(StreamKey("a"),), mode=mode, group="g"))
+    consumer._begins = begins
+
+    asyncio.run(consumer.go_back())
+
+    assert consumer._client.moved == {0: 5, 1: begin}

@@ -385,7 +385,10 @@ class KafkaConsumer(ThreadConsumer):
         held = self._client.assignment()
         if not held:  # It is about to be given some.
             return
-        partitions = self._ask_patiently(self._client.committed, held)
+        found = self._ask_patiently(self._client.committed, held)
+        # Partitions without a position are read from where they were begun.
+        begins = {_stream(each): OFFSET_BEGINNING for each in held} | self._begins
+        partitions = _partitions(begins | {_stream(each): each.offset for each in found})
         if not self._shares:
             self._assign(partitions)
             return
