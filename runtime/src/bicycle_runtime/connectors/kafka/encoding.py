@@ -41,6 +41,7 @@ _Column = Sequence[bytes | None]
 _OVERHEAD_BYTES = 256
 _HEADER_OVERHEAD_BYTES = 10
 _TIME_MS_MIN = 1  # The client takes 0 for no time, and writes the time of writing.
+_TIME_MS_MAX = (1 << 63) - 1  # The client raises for a larger one.
 
 
 class UnencodableError(Exception):
@@ -240,9 +241,10 @@ class MessageEncoder:
     def _time_problem(self, timestamp_ms: int) -> str | None:
         limits, now_ms = self._limits, self._clock.now_ms()
         after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
-        if timestamp_ms < _TIME_MS_MIN:
+        if not _TIME_MS_MIN <= timestamp_ms <= _TIME_MS_MAX:
             return (
-                f"is not a valid message time: it must be at least {_TIME_MS_MIN} (ms since 1970)"
+                f"is not a valid message time: it must be at least {_TIME_MS_MIN} and at most "
+                f"{_TIME_MS_MAX} (ms since 1970)"
             )
         if after is not None and timestamp_ms > now_ms + after:
             ahead = timestamp_ms - now_ms
