@@ -30,6 +30,7 @@ from bicycle_streams import (
     connect,
 )
 from bicycle_streams.backoff import Backoff
+from bicycle_streams.lines import BROADCAST
 from bicycle_streams.subscriber_server.figures import SubscriberFigures
 from bicycle_streams.texts import message_json
 
@@ -166,12 +167,16 @@ class Feed:
         counts = {key: self._figures.read.labels(key) for key in self.url.stream_keys}
         async for batch in batches_past_damage(consumer):
             for message in batch:
-                if listeners := self._listeners.get(message.stream_key):
+                # A message without a stream is for all of them.
+                is_for_all = message.stream_key == BROADCAST and BROADCAST not in counts
+                keys = self.url.stream_keys if is_for_all else (message.stream_key,)
+                if listeners := [each for key in keys for each in self._listeners.get(key, ())]:
                     item = Item(message)
-                    for listener in tuple(listeners):
+                    for listener in listeners:
                         listener.offer(item)
-                if count := counts.get(message.stream_key):
-                    count.inc()
+                for key in keys:
+                    if count := counts.get(key):
+                        count.inc()
 
     def _end(self, error: StreamError | None) -> None:
         self.has_ended, self.end_error = True, error

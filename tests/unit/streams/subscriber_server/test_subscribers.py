@@ -13,7 +13,10 @@ import pytest
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from bicycle_streams import connect
+from bicycle_streams import Message, StreamEndedError, StreamKey, StreamUrl, connect
+from bicycle_streams.lines import BROADCAST
+from bicycle_streams.subscriber_server.feeds import Feed
+from bicycle_streams.subscriber_server.figures import SubscriberFigures
 from tests.unit.streams.subscriber_server.subscribed import (
     SubscriberServer,
     ask,
@@ -454,3 +457,36 @@ def test_other_paths_and_methods_are_refused(tmp_path):
                 assert (await asyncio.to_thread(ask, server, path))[0] == code
 
     run(scenario())
+
+
+class Read:
+    """A consumer of some messages, and a recipient of their sequences."""
+
+    def __init__(self, messages=()):
+        self.batches = [messages] if messages else []
+        self.sequences = []
+
+    async def next_batch(self, _count_max):
+        if not self.batches:
+            raise StreamEndedError(address="ws://a")
+        return self.batches.pop()
+
+    def offer(self, item):
+        self.sequences.append(item.sequence)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [("orders,refunds", ([0, 1], [0])), ("orders,broadcast", ([1], [0]))],
+)
+def test_a_message_without_a_stream_is_for_all_clients(keys, expected):
+    """Of a stream that is named so, the messages are for its own clients."""
+    feed = Feed(StreamUrl.parse(f"ws://127.0.0.1:1/{keys}"), {}, SubscriberFigures())
+    recipients = [Read(), Read()]
+    for key, recipient in zip(feed.url.stream_keys, recipients, strict=True):
+        feed.join(key, recipient)
+    messages = [Message(BROADCAST, 0, 0, 1, b"a"), Message(StreamKey("orders"), 0, 1, 1, b"b")]
+
+    asyncio.run(feed._read(Read(messages)))
+
+    assert tuple(each.sequences for each in recipients) == expected
