@@ -207,7 +207,7 @@ class Webhook:
         while True:
             try:
                 await self._post_all(opened, pauses)
-                return
+                await asyncio.Event().wait()  # Others are served on, as by a feed that ended.
             except StreamError as error:
                 if not opened.is_set():
                     raise

@@ -12,10 +12,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_streams import connect
 from bicycle_streams.subscriber_server.errors import FILTER_UNREADABLE, WEBHOOKS_UNREADABLE
-from bicycle_streams.subscriber_server.webhooks import key_of, read_webhooks, signature_of
+from bicycle_streams.subscriber_server.figures import SubscriberFigures
+from bicycle_streams.subscriber_server.webhooks import (
+    Webhook,
+    key_of,
+    read_webhooks,
+    signature_of,
+)
 from tests.unit.streams.subscriber_server.subscribed import SubscriberServer, ask, run
 from tests.waiting import PATIENCE_S
 
@@ -270,6 +277,27 @@ def test_two_webhooks_have_two_names(tmp_path, monkeypatch):
         read_webhooks(path)
 
     assert refusing.value.code == WEBHOOKS_UNREADABLE.code
+
+
+def test_a_webhook_whose_stream_has_ended_does_not_end_the_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    [options] = read_webhooks(file_of(tmp_path, "https://example.org/"))
+
+    async def scenario():
+        has_ended = asyncio.Event()
+
+        async def post_to_the_end(_webhook, opened, _pauses):
+            opened.set()
+            has_ended.set()
+
+        monkeypatch.setattr(Webhook, "_post_all", post_to_the_end)
+        webhook = Webhook(options, SubscriberFigures(), SystemClock())
+        running = asyncio.create_task(webhook.run(asyncio.Event()))
+        await has_ended.wait()
+        assert not running.done()
+        running.cancel()
+
+    run(scenario())
 
 
 def test_signatures_are_those_of_the_standard():
