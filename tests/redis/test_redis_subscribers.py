@@ -123,6 +123,39 @@ class Hook(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def test_clients_and_webhooks_go_on_behind_messages_that_cannot_be_read(server, tmp_path):
+    receiver = HTTPServer(("127.0.0.1", 0), Hook)
+    receiver.taken = []
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    path = tmp_path / "webhooks.toml"
+    path.write_text(
+        f'[[webhook]]\nname = "billing"\nstream = "{server.uri}/refunds"\n'
+        f'url = "http://127.0.0.1:{receiver.server_port}/"\nsecret = "env:HOOK_SECRET"\n'
+        f'dead_letters = "{server.uri}/dead"\n'
+    )
+
+    async def scenario():
+        words = (f"{server.uri}/refunds", *QUICK, "--webhooks", str(path))
+        with SubscriberServer(tmp_path, *words, HOOK_SECRET=SECRET) as subscribers:
+            async with client_of(subscribers) as client, connect(server.uri) as streamer:
+                await client.ask(op="subscribe", id="a", stream="refunds")
+                with server.client as redis:
+                    for _ in range(3):
+                        redis.xadd("refunds", {"other": "x"})
+                await (await streamer.create_producer("refunds")).send("7")
+                assert (await client.next())["payload"] == 7
+                while receiver.taken != [7]:
+                    await asyncio.sleep(0.02)
+
+    try:
+        run(scenario())
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+        thread.join()
+
+
 def test_a_webhook_goes_on_where_it_was_when_nobody_served(server, tmp_path):
     receiver = HTTPServer(("127.0.0.1", 0), Hook)
     receiver.taken = []

@@ -186,22 +186,24 @@ class Feed:
 
 
 async def batches_past_damage(consumer: Consumer) -> AsyncIterator[list[Message]]:
-    """Iterate over batches to the end of the streams; log single broken messages.
+    """Iterate over batches to the end of the streams; log broken messages.
 
     Raises:
         StreamError: nothing can be read any more.
     """
-    is_broken = False
+    last = ""
     while True:
         try:
             batch = await consumer.next_batch(_BATCH)
         except StreamEndedError:
             return
         except StreamError as error:
-            if is_broken:
+            # What is wrong with a message names it; the same error again is of the stream.
+            text = "" if error.received is not None else error.summary
+            if text and text == last:
                 raise
-            is_broken = True
+            last = text
             log_event(_LOG, "message_unreadable", level=logging.WARNING, error=error)
             continue
-        is_broken = False
+        last = ""
         yield batch

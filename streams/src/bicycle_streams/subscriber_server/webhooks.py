@@ -42,6 +42,7 @@ from bicycle_streams.backoff import Backoff
 from bicycle_streams.connecting import backend_of
 from bicycle_streams.options import Start, read_options
 from bicycle_streams.subscriber_server.errors import SUBSCRIBER_EXTRA_MISSING, WEBHOOKS_UNREADABLE
+from bicycle_streams.subscriber_server.feeds import batches_past_damage
 from bicycle_streams.subscriber_server.figures import SubscriberFigures
 from bicycle_streams.subscriber_server.filters import SubscriptionFilter
 from bicycle_streams.texts import message_json
@@ -232,14 +233,15 @@ class Webhook:
             producer = await dead.create_producer(letters.stream_key)
             consumer, keeps = await self._consumer(streamer)
             opened.set()
-            async for message in consumer:
+            async for batch in batches_past_damage(consumer):
                 pauses.reset()
-                shown = message_json(message)
-                if self._filter is None or self._filter.passes(shown.get("payload")):
-                    await self._deliver(client, producer, message, shown)
-                if keeps:
-                    consumer.ack(message)
-                    await consumer.commit()
+                for message in batch:
+                    shown = message_json(message)
+                    if self._filter is None or self._filter.passes(shown.get("payload")):
+                        await self._deliver(client, producer, message, shown)
+                    if keeps:
+                        consumer.ack(message)
+                        await consumer.commit()
 
     async def _consumer(self, streamer: Streamer) -> tuple[Consumer, bool]:
         """Return the consumer, and whether its position is kept."""
