@@ -2,14 +2,16 @@
 
 A sequence is the id as one number of at most 63 bits. With times in milliseconds the counter is in
 the lower 16 bits, as SeaStreamer has it; with nanoseconds, which no two messages share, it is the
-time, and the counter is 0. Shard 0 is the key itself; where that is missing, ``KEY:0`` is.
+time, and the counter is 0. Shard 0 is the key itself, and ``KEY:0`` of other programs, too.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from bicycle_streams.addresses import StreamKey
+from bicycle_streams.errors import StreamKeyError
 
 Timestamps: TypeAlias = Literal["ms", "ns"]  # The unit of times in ids.
 
@@ -19,6 +21,7 @@ _SEQUENCE_BITS = 63
 SEQUENCE_MAX = (1 << _SEQUENCE_BITS) - 1  # After all entries, also entries whose time is too large.
 _COUNTER_BITS = 16
 _COUNTER_MAX = _TIME_MAX = (1 << 64) - 1
+_NAME = re.compile(r"(?P<key>[^:]+)(:(?P<shard>0|[1-9][0-9]{0,18}))?")
 
 
 def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, int]:
@@ -98,9 +101,21 @@ class ZeroKey(StreamKey):
     __slots__ = ()
 
 
+def stream_of(name: bytes) -> tuple[StreamKey, int] | None:
+    """Return the stream and the shard that a Redis key holds, or None.
+
+    Example:
+        >>> stream_of(b"a"), stream_of(b"a:1"), stream_of(b"a:01")
+        (('a', 0), ('a', 1), None)
+    """
+    match = _NAME.fullmatch(name.decode(errors="replace"))
+    try:
+        return (StreamKey(match["key"]), int(match["shard"] or 0)) if match else None
+    except StreamKeyError:
+        return None  # Other programs have names that no stream of ours has.
+
+
 def shard_of(name: bytes, key: StreamKey) -> int | None:
     """Return the shard of a stream that a Redis key holds, or None."""
-    stream, _, shard = name.decode(errors="replace").partition(":")
-    if stream != key or not (shard.isdecimal() or name == key.encode()):
-        return None
-    return int(shard or 0)
+    found = stream_of(name)
+    return found[1] if found and found[0] == key else None

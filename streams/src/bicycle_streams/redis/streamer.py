@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -19,20 +18,18 @@ from bicycle_streams.errors import (
     STREAM_EXISTS,
     STREAM_UNKNOWN,
     StreamConnectError,
-    StreamKeyError,
 )
 from bicycle_streams.options import Durability, StreamerOptions
 from bicycle_streams.producing import Sender
 from bicycle_streams.redis.connection import PORT, Connection, facts_of
 from bicycle_streams.redis.consuming import RedisConsumer
-from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of, shard_of
+from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of, stream_of
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.sending import RedisSender
 
 _COUNTED_MAX = 10_000
 _DRAFT_GROUP = "bicycle:create"
 _SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # The strategies of XTRIM.
-_SHARD = re.compile(r"(?P<key>[^:]+)(:\d+)?")
 # The number of entries after an id, up to a maximum; -1: more.
 _BEHIND = """
 local found, at, most = 0, '(' .. ARGV[1], tonumber(ARGV[2])
@@ -58,29 +55,25 @@ class RedisAdmin(StreamAdmin):
         self._connection = connection
 
     async def list_streams(self) -> list[StreamKey]:
-        found: set[StreamKey] = set()
-        for name in await asyncio.to_thread(self._connection.names, "*"):
-            match = _SHARD.fullmatch(name.decode(errors="replace"))
-            try:
-                found.add(StreamKey(match["key"] if match else ""))
-            except StreamKeyError:
-                continue  # A stream of another program, with a name that no stream of ours has.
-        return sorted(found)
+        names = await asyncio.to_thread(self._connection.names, "*")
+        return sorted({found[0] for found in map(stream_of, names) if found})
 
     async def describe(self, key: StreamKey) -> StreamInfo:
         form = self._connection.options.timestamps
-        shards, groups = [], dict[str, tuple[int, dict[int, int | None]]]()
-        for shard_id, name in sorted((await self._known_shards(key)).items()):
+        infos: dict[int, list[dict[str, Any]]] = {}
+        groups = dict[str, tuple[int, dict[int, int | None]]]()
+        for name, shard_id in (await self._known_shards(key)).items():
             info = facts_of(await self._ask(key, "XINFO", "STREAM", name))
-            shards.append(_shard_info(shard_id, info, form))
+            infos.setdefault(shard_id, []).append(info)
             for facts in map(facts_of, await self._ask(key, "XINFO", "GROUPS", name)):
                 count, lags = groups.get(facts["name"].decode(), (0, {}))
-                lags[shard_id] = await self._lag(key, name, info, facts)
+                both = (lags.get(shard_id, 0), await self._lag(key, name, info, facts))
+                lags[shard_id] = None if None in both else sum(filter(None, both))
                 # Each shard has a group of the same name, and mostly the same members.
                 groups[facts["name"].decode()] = (max(count, facts["consumers"]), lags)
         return StreamInfo(
             key=key,
-            shards=tuple(shards),
+            shards=tuple(_shard_info(*each, form) for each in sorted(infos.items())),
             groups=tuple(
                 GroupInfo(name=name, consumer_count=count, lag_by_shard=lags)
                 for name, (count, lags) in sorted(groups.items())
@@ -91,28 +84,29 @@ class RedisAdmin(StreamAdmin):
         self, key: StreamKey, *, shard_count: int, settings: Mapping[str, str]
     ) -> None:
         if shards := await self._shards(key):
-            raise STREAM_EXISTS(address=self.address, key=key, shard_count=len(shards))
+            shard_count = len(set(shards.values()))
+            raise STREAM_EXISTS(address=self.address, key=key, shard_count=shard_count)
         self._trims(key, settings, "create")
         await self._make(key, range(shard_count))
 
     async def delete(self, key: StreamKey) -> None:
-        names = (await self._known_shards(key)).values()
-        for name in names:
+        for name in await self._known_shards(key):
             await self._ask(key, "DEL", name, action="delete")
 
     async def alter(
         self, key: StreamKey, *, shard_count: int | None, settings: Mapping[str, str]
     ) -> None:
-        shards = await self._known_shards(key)
+        names = await self._known_shards(key)
+        shards = set(names.values())
         if shard_count is not None and shard_count < len(shards):
             raise FEWER_SHARDS(
                 address=self.address, key=key, shard_count=len(shards), wanted=shard_count
             )
         trims = self._trims(key, settings, "alter")
-        for name in shards.values():
+        for name in names:
             for word, value in trims.items():
                 await self._ask(key, "XTRIM", name, word, value, action="alter")
-        await self._make(key, set(range(shard_count or 0)) - set(shards))
+        await self._make(key, set(range(shard_count or 0)) - shards)
 
     async def _make(self, key: StreamKey, shard_ids: Iterable[int]) -> None:
         """Make the keys of shards: a stream without entries comes to be with a group."""
@@ -136,15 +130,15 @@ class RedisAdmin(StreamAdmin):
             raise ADMIN_REFUSED(address=self.address, action=action, key=key, reason=reason)
         return {_SETTINGS[name]: value for name, value in settings.items()}
 
-    async def _known_shards(self, key: StreamKey) -> dict[int, bytes]:
-        """Return the keys of the shards of a stream that must exist."""
+    async def _known_shards(self, key: StreamKey) -> dict[bytes, int]:
+        """Return the shards of a stream that must exist, by their keys."""
         if found := await self._shards(key):
             return found
         known = ", ".join(await self.list_streams()) or "none"
         raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
 
-    async def _shards(self, key: StreamKey) -> dict[int, bytes]:
-        names = await asyncio.to_thread(self._connection.names, f"{key}:*")
+    async def _shards(self, key: StreamKey) -> dict[bytes, int]:
+        found = await asyncio.to_thread(self._connection.shards, [key])
         kind = await self._ask(key, "TYPE", key)
         if kind not in (b"none", b"stream"):
             raise ADMIN_REFUSED(
@@ -153,10 +147,9 @@ class RedisAdmin(StreamAdmin):
                 key=key,
                 reason=f"the key is a {kind.decode()}, not a stream",
             )
-        found = {shard_of(name, key): name for name in names}
-        if kind == b"stream":
-            found[0] = key.encode()
-        return {shard: name for shard, name in found.items() if shard is not None}
+        if kind == b"none":
+            found.pop(key.encode())
+        return {name: shard_id for name, (_, shard_id) in found.items()}
 
     async def _lag(
         self, key: StreamKey, name: bytes, info: dict[str, Any], group: dict[str, Any]
@@ -183,17 +176,18 @@ class RedisAdmin(StreamAdmin):
             ) from None
 
 
-def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> ShardInfo:
-    first, last = info["first-entry"], info["last-entry"]
-    if not last:
-        return ShardInfo(shard_id=shard_id, message_count=info["length"])
-    last_ms, last_sequence = _position_of(last[0], timestamps)
+def _shard_info(shard_id: int, infos: list[dict[str, Any]], timestamps: Timestamps) -> ShardInfo:
+    """Return what is known of a shard; shard 0 may have two keys."""
+    message_count = sum(info["length"] for info in infos)
+    ends = [(info["first-entry"], info["last-entry"]) for info in infos if info["last-entry"]]
+    firsts = [_position_of(first[0], timestamps)[1] for first, _ in ends]
+    lasts = [_position_of(last[0], timestamps) for _, last in ends]
     return ShardInfo(
         shard_id=shard_id,
-        message_count=info["length"],
-        first_sequence=_position_of(first[0], timestamps)[1],
-        last_sequence=last_sequence,
-        last_timestamp_ms=last_ms,
+        message_count=message_count,
+        first_sequence=min((each for each in firsts if each is not None), default=None),
+        last_sequence=max((each for _, each in lasts if each is not None), default=None),
+        last_timestamp_ms=max((each for each, _ in lasts if each is not None), default=None),
     )
 
 
