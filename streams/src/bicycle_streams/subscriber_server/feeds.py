@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -36,6 +36,7 @@ from bicycle_streams.texts import message_json
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 1_000
+_SEEN_MAX = 100
 _PAUSE_MS, _PAUSE_MAX_MS = 200, 30_000
 
 
@@ -191,7 +192,7 @@ async def batches_past_damage(consumer: Consumer) -> AsyncIterator[list[Message]
     Raises:
         StreamError: nothing can be read any more.
     """
-    last = ""
+    seen: deque[str] = deque(maxlen=_SEEN_MAX)  # The errors since the last message.
     while True:
         try:
             batch = await consumer.next_batch(_BATCH)
@@ -200,10 +201,11 @@ async def batches_past_damage(consumer: Consumer) -> AsyncIterator[list[Message]
         except StreamError as error:
             # What is wrong with a message names it; the same error again is of the stream.
             text = "" if error.received is not None else error.summary
-            if text and text == last:
+            if text in seen:
                 raise
-            last = text
+            if text:
+                seen.append(text)
             log_event(_LOG, "message_unreadable", level=logging.WARNING, error=error)
             continue
-        last = ""
+        seen.clear()
         yield batch
