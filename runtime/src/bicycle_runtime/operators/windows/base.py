@@ -72,6 +72,7 @@ class WindowOperator(Operator, Stateful, Timed):
         self.event_times = windows.due_times("event")
         self.processing_times = windows.due_times("processing")
         self._has_kept_times = False
+        self.has_times = True  # Whether the latest records have event times.
         self._store = context.tables.store(spec.uid, storage, self._new_table)
         self.table = self._new_table().main
         self._seen: tuple[WindowTable, int] | None = None
@@ -182,7 +183,7 @@ class WindowOperator(Operator, Stateful, Timed):
             values.append(value)
             times.append(time)
         return [
-            SideBatch(tag, Batch(values, ExchangeLineage(None, times)))
+            SideBatch(tag, Batch(values, ExchangeLineage(None, times if self.has_times else None)))
             for tag, (values, times) in by_tag.items()
         ]
 

@@ -64,7 +64,6 @@ class TriggeredOperator(WindowOperator):
         self._window_key: WindowKey = (0, 0, None)
         self._values: list[Any] = []
         self._times: list[int] = []
-        self._has_times = True
 
     def new_entries(self, windows: WindowTables) -> WindowEntries:
         return pane_entries(self.plan, self.folding, windows)
@@ -90,8 +89,8 @@ class TriggeredOperator(WindowOperator):
         self._context.complete, self._context.now_ms = self.complete, advance.now_ms
 
     def apply(self, batch: Batch) -> Batch:
-        self._has_times = batch.times() is not None
-        if not self._has_times and not self.plan.has_event_time:
+        self.has_times = batch.times() is not None
+        if not self.has_times and not self.plan.has_event_time:
             stamped = ExchangeLineage(batch.lineage.span(), [self.now_ms] * len(batch.values))
             batch = Batch(batch.values, stamped, batch.groups)
         rows = rows_of(batch, self.key_of, self.policy, operator=self.spec.uid)
@@ -403,7 +402,7 @@ class TriggeredOperator(WindowOperator):
 
     def _emit(self) -> Batch:
         values, times, self._values, self._times = self._values, self._times, [], []
-        return Batch(values, ExchangeLineage(None, times if self._has_times else None))
+        return Batch(values, ExchangeLineage(None, times if self.has_times else None))
 
 
 def pane_entries(plan: WindowPlan, folding: Folding, windows: WindowTables) -> WindowEntries:
