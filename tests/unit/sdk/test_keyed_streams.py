@@ -7,8 +7,9 @@ from bicycle_sdk.errors import StateDefinitionError, StreamDefinitionError
 from bicycle_sdk.functions import as_callable, full_name
 from bicycle_sdk.graph import JobGraph, OperatorKind, Partitioning
 from bicycle_sdk.testing import FunctionHarness
-from bicycle_sdk.windows import AggregateFunction, ApproximateDistinct
+from bicycle_sdk.windows import AggregateFunction, ApproximateDistinct, Sum
 from bicycle_sdk.windows import Count as CountAll
+from bicycle_sdk.windows.aggregates import Reduction
 from tests.unit.sdk.jobs import Count, PerKey, Route, Split, edge_into, finished, only
 
 SECOND = timedelta(seconds=1)
@@ -165,6 +166,10 @@ class Waits(Spread):
         return accumulator
 
 
+async def asks(*_values):
+    return 1
+
+
 @pytest.mark.parametrize(
     ("function", "error"),
     [
@@ -172,8 +177,11 @@ class Waits(Spread):
         (first, StreamDefinitionError),
         (ApproximateDistinct(first), StreamDefinitionError),
         (Waits(), StateDefinitionError),
+        (CountAll(asks), StateDefinitionError),
+        (Sum(asks), StateDefinitionError),
+        (Reduction(asks), StateDefinitionError),
     ],
-    ids=["class", "function", "sketch", "async"],
+    ids=["class", "function", "sketch", "async", "count", "sum", "reduction"],
 )
 def test_what_cannot_be_a_running_aggregate_is_refused(env, function, error):
     with pytest.raises(error):

@@ -363,6 +363,10 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
         self._check()
         for method in ("create_accumulator", "add", "get_result"):
             _require_plain(self.name, getattr(self.aggregate, method, None))
+        for part in ("selector", "call"):  # Those of ``bicycle_sdk.windows``, which may wait there.
+            called = getattr(self.aggregate, part, None)
+            if inspect.iscoroutinefunction(called):
+                _require_plain(self.name, called)
 
     @property
     def stored_type(self) -> Any:
