@@ -28,7 +28,7 @@ from bicycle_sdk.clock import SystemClock
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.logging import configure, log_event
 from bicycle_sdk.options import from_mapping
-from bicycle_streams import StreamUrl
+from bicycle_streams import StreamUnsupportedError, StreamUrl
 from bicycle_streams.access.accepting import ListeningSocket
 from bicycle_streams.access.addresses import hosts_of, is_loopback, listen
 from bicycle_streams.access.answers import answer_code, plain_answer
@@ -40,6 +40,7 @@ from bicycle_streams.access.identities import identify, is_still
 from bicycle_streams.access.limits import LimitOptions, Limits
 from bicycle_streams.access.roles import NOBODY, Identity, require_all_owners
 from bicycle_streams.access.tokens import tokens_of
+from bicycle_streams.addresses import WILDCARD
 from bicycle_streams.subscriber_server.clients import Client
 from bicycle_streams.subscriber_server.errors import (
     CLIENTS_TOO_MANY,
@@ -155,6 +156,13 @@ def _feeds(what: Subscribing, figures: SubscriberFigures) -> dict[str, Feed]:
     """Return the feed of each stream."""
     feeds: dict[str, Feed] = {}
     for url in what.urls:
+        if WILDCARD in url.stream_keys:
+            raise StreamUnsupportedError(
+                backend="the subscriber server",
+                action=f"serve all streams of {url}",
+                reason="clients select a stream by its key",
+                hint="name the streams",
+            )
         feed = Feed(url, what.words, figures)
         for key in url.stream_keys:
             if key in feeds:

@@ -183,6 +183,8 @@ def test_an_address_that_others_reach_needs_a_certificate_and_a_token(tmp_path, 
     assert started(tmp_path, url, *pem) == "BIC-2503"
     assert started(tmp_path, "--listen", "127.0.0.1:0") == "BIC-2520"
     assert started(tmp_path, url, f"{url},x", *STREAMS) == "BIC-2518"
+    every = f"file://{tmp_path}/events.ss/SEA_STREAMER_WILDCARD"
+    assert started(tmp_path, every, "--listen", "127.0.0.1:0") == "BIC-2618"
     assert started(tmp_path, url, "--listen", "127.0.0.1:0") == "BIC-2630"
 
 
