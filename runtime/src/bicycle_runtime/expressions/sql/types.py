@@ -6,6 +6,7 @@ floats are doubles; timestamps are milliseconds since 1970 in UTC. JSON values a
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -79,7 +80,9 @@ def type_named(text: str) -> SqlType:
     if found == "DECIMAL":
         return decimal_type(*map(int, [*(numbers or [18, 3]), 0][:2]))
     if found not in _ARROW or found == "NULL":
-        raise ValueError(f"there is no type {text}; types are {', '.join(TYPE_NAMES)}")
+        near = difflib.get_close_matches(name, [*_ARROW.keys() - {"NULL"}, *_NAMES], 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"there is no type {text}; {hint}types are {', '.join(TYPE_NAMES)}")
     return found
 
 
