@@ -27,6 +27,14 @@ def test_a_row_with_too_many_cells_is_refused_with_its_line(tmp_path):
         completed(path, [{"id": "1"}])
 
 
+def test_a_row_with_too_few_cells_is_refused_with_its_line_and_columns(tmp_path):
+    path = tmp_path / "towns.csv"
+    path.write_text("id,town,code\n1,Rom,\n\n2,Ulm\n")
+
+    with raises(LOOKUP_FILE_UNUSABLE, match="line 4 has no cell for 'code'"):
+        completed(path, [{"id": "1"}])
+
+
 @pytest.mark.parametrize("fields", ["", "fields: {id: 'string?'}, "])
 @pytest.mark.parametrize("name", ["towns.csv", "towns.jsonl"])
 def test_a_null_key_has_no_row(tmp_path, name, fields):

@@ -199,6 +199,9 @@ def _rows(path: Path, format: str) -> list[dict[str, Any]]:
             for row in (reader := csv.DictReader(file)):
                 if None in row:
                     raise ValueError(f"line {reader.line_num} has more cells than the header")
+                if missing := [name for name, cell in row.items() if cell is None]:
+                    names = ", ".join(map(repr, missing))
+                    raise ValueError(f"line {reader.line_num} has no cell for {names}")
                 found.append(row)
             return found
     if format == "jsonl":
