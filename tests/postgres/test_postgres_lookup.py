@@ -130,6 +130,31 @@ def test_retries_of_the_operator_ask_a_session_that_was_ended_again(server, user
         assert [row["name"] for _, row in harness.results("out")] == ["ada", "bob"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "strange"),
+    [("timestamptz", "infinity"), ("date", "-infinity"), ("timestamp[]", "{infinity}")],
+)
+def test_a_time_that_python_does_not_have_is_told_with_row_and_column(server, users, kind, strange):
+    server.query(f"alter table {users} add until {kind}")
+    server.query(f"update {users} set until = '{strange}' where id = 2")
+
+    def job(env):
+        lookup = PostgresLookup(server.url, users, key="id", key_of=int)
+        found = env.add_source(script_source()).async_io_batches(
+            lookup, max_size=1, timeout=timedelta(seconds=60)
+        )
+        found.on_error("dead_letter").uid("found").collect("out")
+
+    with Harness(job) as harness:
+        harness.push([1, 2])
+        harness.end()
+        harness.run()
+        assert [row["id"] for _, row in harness.results("out")] == [1]
+        [letter] = harness.dead_letters
+    problem = f"row 2 of table {users}: column 'until' contains a date or time"
+    assert letter["message"].startswith(problem)
+
+
 @pytest.mark.parametrize("wrong", [{"cache_rows": 0}, {"cache_ms": -1}])
 def test_a_cache_that_cannot_be_is_refused(wrong):
     with pytest.raises(StreamDefinitionError, match="expected"):

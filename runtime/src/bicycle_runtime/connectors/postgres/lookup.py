@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from bicycle_runtime.connectors.postgres.table import column_names, table_name
+from bicycle_runtime.connectors.postgres.times import load_unreadable_times, unreadable_time
 from bicycle_sdk.clock import Clock, SystemClock
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ class LookupTable:
         self, url: str, table: str, key: str | Sequence[str], *, columns: Sequence[str] | None,
         password: str | None, cache_rows: int, cache_ms: int, clock: Clock | None = None,
     ) -> None:  # fmt: skip
-        self._url = url
+        self._url, self._table = url, table
         self._password = password
         keys = (key,) if isinstance(key, str) else tuple(key)
         self._key_of, self._key_count = itemgetter(*keys), len(keys)
@@ -60,6 +61,7 @@ class LookupTable:
 
         Raises:
             psycopg.Error: the server does not answer; the next call connects again.
+            ValueError: a row has a date or time that Python does not have.
         """
         now = self._clock.monotonic()
         found: dict[Any, Row | None] = {}
@@ -92,12 +94,18 @@ class LookupTable:
             one = sql.SQL("({})").format(_list([sql.Placeholder()] * self._key_count))
             condition = sql.SQL(" in ({})").format(_list([one] * len(keys)))
             values = [part for key in keys for part in key]
+        cursor = connection.cursor()
+        load_unreadable_times(cursor)
         try:
-            cursor = await connection.execute(self._statement + condition, values)
-            return {self._key_of(row): row for row in await cursor.fetchall()}
+            await cursor.execute(self._statement + condition, values)
+            rows = {self._key_of(row): row for row in await cursor.fetchall()}
         except psycopg.OperationalError:
             await connection.close()  # The next call connects again.
             raise
+        for key, row in rows.items():
+            if (problem := unreadable_time(row)) is not None:
+                raise ValueError(f"row {key!r} of table {self._table}: {problem}")
+        return rows
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         async with self._connecting:  # Several calls are in flight, and share one session.

@@ -18,11 +18,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
-from psycopg.types.range import Range
 
 from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import column_names, table_name
+from bicycle_runtime.connectors.postgres.times import load_unreadable_times, unreadable_time
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.typed_rows import columns_for, records_of, row_text
 from bicycle_runtime.contract import (
@@ -47,7 +47,6 @@ _FIRST_ROWS = 64
 _GROWTH = 4
 _SAMPLES = 32
 _WAITING_MS = 50
-_TIME_TYPES = ("date", "interval", "time", "timestamp", "timestamptz", "timetz")
 _WHOLE_NUMBERS = ("int2", "int4", "int8")
 # Sessions that may still commit rows: all but this session, and sessions that write no rows of
 # their own.
@@ -98,7 +97,7 @@ class PostgresReader:
         while not is_last:
             with self._server.opened(SystemClock(), threading.Event()) as connection:
                 if has_unreadable:
-                    _load_unreadable_times(connection)
+                    load_unreadable_times(connection)
                 try:
                     for rows, is_last in _pieces(connection, self._statement(), (begin, part.end)):
                         begin = part.end if is_last else rows[-1][self.options.column] + 1
@@ -177,47 +176,12 @@ def _next_count(rows: list[dict[str, Any]], count: int) -> int:
     return max(min(fitting, _GROWTH * count, _BATCH_ROWS), 1)
 
 
-class _UnreadableTime(str):
-    """A date or time that Python does not have, as the server writes it."""
-
-    __slots__ = ()
-
-
-class _TimeLoader(psycopg.adapt.Loader):
-    """Loads dates and times; ``_UnreadableTime`` if Python does not have one."""
-
-    def load(self, data: Any) -> Any:
-        """Return the value of a column."""
-        usual = psycopg.adapters.get_loader(self.oid, self.format)
-        assert usual is not None, "the library loads all types of _TIME_TYPES"
-        try:
-            return usual(self.oid, self.connection).load(data)
-        except psycopg.DataError:
-            return _UnreadableTime(bytes(data).decode())
-
-
-def _load_unreadable_times(connection: psycopg.Connection[Any]) -> None:
-    for name in _TIME_TYPES:
-        connection.adapters.register_loader(name, _TimeLoader)
-
-
 def _failures_of(row: dict[str, Any], column: str) -> list[BadRecord]:
     """Return the failure of a row with an unreadable date or time, or nothing."""
-    for name, value in row.items():
-        if any(isinstance(item, _UnreadableTime) for item in _items_of(value)):
-            reason = f"column {name!r} contains a date or time that Python does not have: {value}"
-            return [BadRecord(offset=row[column], raw=row_text(row), reason=reason)]
-    return []
-
-
-def _items_of(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _items_of(item)
-    elif isinstance(value, Range):
-        yield from (value.lower, value.upper)
-    else:
-        yield value
+    reason = unreadable_time(row)
+    if reason is None:
+        return []
+    return [BadRecord(offset=row[column], raw=row_text(row), reason=reason)]
 
 
 class PostgresSource(Source):
