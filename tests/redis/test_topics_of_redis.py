@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
+from tests.redis.redis_server import RedisServer
 from tests.topic_calls import call, refused, told
 
 
@@ -132,6 +133,17 @@ def test_what_a_user_may_not_do_is_told(server):
         words = ["stream", command, f"{server.uri}/orders", *once, *user, "--json"]
         done = CliRunner().invoke(main, words, prog_name="bicycle")
         assert (done.exit_code, json.loads(done.stdout)["code"]) == (1, "BIC-2675")
+
+
+def test_a_server_without_the_command_is_told():
+    server = RedisServer(words=["--rename-command", "SCAN", ""])
+    try:
+        for action in ("list", "describe", "delete", "create"):
+            code, error, facts = refused(action, f"{server.uri}/orders")
+            assert (code, error) == (4, "BIC-2667")
+            assert "unknown command" in facts["reason"]
+    finally:
+        server.remove()
 
 
 def test_a_server_that_is_gone_is_told(server):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -27,6 +27,7 @@ from bicycle_streams.redis.ids import FIRST, Timestamps, redis_key, sequence_of,
 from bicycle_streams.redis.options import RedisOptions
 from bicycle_streams.redis.sending import RedisSender
 
+T = TypeVar("T")
 _COUNTED_MAX = 10_000
 _DRAFT_GROUP = "bicycle:create"
 _SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # The strategies of XTRIM.
@@ -55,7 +56,7 @@ class RedisAdmin(StreamAdmin):
         self._connection = connection
 
     async def list_streams(self) -> list[StreamKey]:
-        names = await asyncio.to_thread(self._connection.names, "*")
+        names = await self._told("*", self._connection.names, "*", action="list")
         return sorted({found[0] for found in map(stream_of, names) if found})
 
     async def describe(self, key: StreamKey) -> StreamInfo:
@@ -138,7 +139,7 @@ class RedisAdmin(StreamAdmin):
         raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
 
     async def _shards(self, key: StreamKey) -> dict[bytes, int]:
-        found = await asyncio.to_thread(self._connection.shards, [key])
+        found = await self._told(key, self._connection.shards, [key])
         kind = await self._ask(key, "TYPE", key)
         if kind not in (b"none", b"stream"):
             raise ADMIN_REFUSED(
@@ -168,8 +169,14 @@ class RedisAdmin(StreamAdmin):
         return waiting + int(group["pending"])
 
     async def _ask(self, key: StreamKey, *words: Any, action: str = "describe") -> Any:
+        return await self._told(key, self._connection.call, *words, action=action)
+
+    async def _told(
+        self, key: str, call: Callable[..., T], *words: Any, action: str = "describe"
+    ) -> T:
+        """Return the result of a call on a thread; a refusal of the server is an error of ours."""
         try:
-            return await asyncio.to_thread(self._connection.call, *words)
+            return await asyncio.to_thread(call, *words)
         except ResponseError as error:
             raise ADMIN_REFUSED(
                 address=self.address, action=action, key=key, reason=str(error)
