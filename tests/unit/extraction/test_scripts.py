@@ -202,6 +202,19 @@ def test_an_error_of_a_neighbor_names_its_file_and_line(neighbors, script, tmp_p
     assert "/environments" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [("tumbling_window(5)", ": call .key_by(…) before .tumbling_window(…)"), ("sums()", "")],
+)
+def test_a_call_that_needs_a_key_tells_of_key_by(script, tmp_path, call, hint):
+    path = script(textwrap.dedent(ONE).replace(".map(", f".{call}.map("))
+
+    with raises(PLUGIN_RAISED) as caught:
+        extracted(path, tmp_path)
+
+    assert caught.value.facts["hint"] == hint
+
+
 def test_a_missing_module_is_told_in_few_lines_with_the_line_that_imports_it(script, tmp_path):
     path = script("import nowhere.inner\n" + textwrap.dedent(ONE))
 

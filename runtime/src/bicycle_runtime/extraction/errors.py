@@ -40,7 +40,7 @@ PLUGIN_RAISED = ExtractionError.row(
     "BIC-1604",
     "{location}: {exception_type}: {exception_message}; raised {phase} plugin {plugin!r} of {dist}",
     cause="User code raised. ``traceback`` is a list of lines without frames of Bicycle.",
-    fix="correct the line above; nothing was started",
+    fix="correct the line above{hint}; nothing was started",
 )
 PLUGIN_EXITED = ExtractionError.row(
     "BIC-1605",

@@ -43,6 +43,7 @@ from bicycle_runtime.extraction.requirement import is_satisfied
 from bicycle_runtime.extraction.tracebacks import error_lines, error_locations, user_location
 from bicycle_runtime.extraction.undeclared import UndeclaredLibraryError
 from bicycle_runtime.extraction.unpicklable import find_unpicklable
+from bicycle_sdk.datastream import DataStream, KeyedStream
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.former_names import collect_former_names
 from bicycle_sdk.functions import FunctionObject
@@ -279,7 +280,10 @@ class Loading:
                 return MISSING_DEPENDENCY(**facts, module=error.name, hint=self._import_hint(error))
             case _:
                 name = type(error).__qualname__
-                return PLUGIN_RAISED(**facts, exception_type=name, exception_message=_text(error))
+                return PLUGIN_RAISED(
+                    **facts, exception_type=name, exception_message=_text(error),
+                    hint=_key_hint(error),
+                )  # fmt: skip
 
     def _with_location(self, error: BicycleError) -> BicycleError:
         """Return an error with its location in the plugin; for SQL, with the distribution."""
@@ -352,6 +356,15 @@ class Loading:
             location=show_paths(unpicklable.location or self._plugin_location()),
             reason=unpicklable.reason,
         )
+
+
+def _key_hint(error: BaseException) -> str:
+    """Return what to do about a call that only a stream with keys has; empty for others."""
+    match error:
+        case AttributeError(obj=DataStream(), name=str(name)) if hasattr(KeyedStream, name):
+            return f": call .key_by(…) before .{name}(…)"
+        case _:
+            return ""
 
 
 def _is_of_bicycle(cls: type) -> bool:
