@@ -108,6 +108,17 @@ def test_the_event_time_and_the_payload_are_columns_where_records_have_none(delt
     assert (row["event_time"].timestamp(), row["payload"]) == (0.005, '{"ms":5}')
 
 
+def test_a_key_that_is_the_event_time_takes_no_record_without_one(lake):
+    def job(env):
+        records = env.from_collection([{"ms": 5}])
+        records.sink_to(lake.descriptor(keys=("event_time",))).on_error("dead_letter").uid("out")
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.run()
+        [letter] = harness.dead_letters
+    assert "no event time for the column 'event_time'" in letter["message"]
+
+
 def test_a_long_epoch_is_staged_in_one_file_however_few_rows_are_committed(lake):
     run = lake.start(**PLAIN)
     numbers = range(10_000)

@@ -90,6 +90,7 @@ class TableColumns:
         self._columns = [column for column in columns if column.name != time_name]
         self._shape = shape
         self.time_name = time_name
+        self._requires_time = time_name != _EVENT_TIME
         times = [pyarrow.field(time_name, TIMES)] if time_name else []
         own = [pyarrow.field(column.name, column.type) for column in self._columns]
         is_first = shape == "payload"
@@ -152,6 +153,7 @@ class TableColumns:
             dataclasses.replace(column, is_nullable=column.is_nullable and column.name not in names)
             for column in self._columns
         ]
+        found._requires_time = self._requires_time or self.time_name in names
         return found
 
     def batch(self, values: Sequence[Any], times: _EventTimes) -> pyarrow.RecordBatch:
@@ -172,9 +174,22 @@ class TableColumns:
             for column, items in zip(self._columns, lists, strict=True)
         }
         if self.time_name:
-            found[self.time_name] = _time_array(self.time_name, len(values), times)
+            found[self.time_name] = self._time_array(len(values), times)
         arrays = [found[name] for name in self.schema.names]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _time_array(self, count: int, times: _EventTimes) -> pyarrow.Array:
+        found = pyarrow.array(times if times is not None else [None] * count, TIMES)
+        if found.null_count and self._requires_time:
+            raise ValueError(
+                f"the record has no event time for the column {self.time_name!r}; call "
+                "assign_timestamps(…) on the stream"
+            )
+        bounds = pc.min_max(found.cast(pyarrow.int64())).as_py()
+        for time_ms in bounds.values():
+            if time_ms is not None and not _TIME_MS_MIN <= time_ms <= _TIME_MS_MAX:
+                raise ValueError(f"the event time {time_ms} is outside the years 1 to 9999")
+        return found
 
     def _items(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         """Return the values of each column."""
@@ -396,20 +411,6 @@ def _cast_whole(found: pyarrow.Array) -> pyarrow.Array:
     if is_number or found.type == pyarrow.null():
         return found.cast(pyarrow.int64())
     raise pyarrow.ArrowTypeError(f"it has values of the type {found.type}")
-
-
-def _time_array(name: str, count: int, times: _EventTimes) -> pyarrow.Array:
-    found = pyarrow.array(times if times is not None else [None] * count, TIMES)
-    if found.null_count and name != _EVENT_TIME:
-        raise ValueError(
-            f"the record has no event time for the column {name!r}; call assign_timestamps(…) on "
-            "the stream"
-        )
-    bounds = pc.min_max(found.cast(pyarrow.int64())).as_py()
-    for time_ms in bounds.values():
-        if time_ms is not None and not _TIME_MS_MIN <= time_ms <= _TIME_MS_MAX:
-            raise ValueError(f"the event time {time_ms} is outside the years 1 to 9999")
-    return found
 
 
 def _payload(value: Any) -> str:
