@@ -28,7 +28,13 @@ from bicycle_runtime.contract import (
     Waiting,
 )
 from bicycle_runtime.engine.epoch.failures import run_unmixed
-from bicycle_runtime.engine.epoch.merging import EpochWork, merge_ends, next_manifest, plan_record
+from bicycle_runtime.engine.epoch.merging import (
+    EpochWork,
+    first_manifest,
+    merge_ends,
+    next_manifest,
+    plan_record,
+)
 from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import (
     BegunEpoch,
@@ -54,9 +60,6 @@ from bicycle_runtime.engine.loop.rescaling import Topology
 from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators, require_bounded
-from bicycle_runtime.engine.resuming import restoring
-from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
-from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
@@ -401,28 +404,16 @@ class EpochLoop:
         return {uid: waiting for uid, waiting in found.items() if waiting is not None}
 
     def _recover(self) -> None:
-        last, setup = self._ledger.last(progress=self._services.on_loaded), self._setup
-        job, allows = setup.job_id, setup.allows_dropped_state
+        last = self._ledger.last(progress=self._services.on_loaded)
+        has_waiting = last is not None and not last.is_published
+        sealed = self._last if last is None else last.manifest
+        self._last = first_manifest(self._setup, sealed, is_published=not has_waiting)
         if last is not None:
-            self._last = last.manifest
-            restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, job)
-            restoring.refuse_lost_state(
-                self._last, setup.graph, job=job, allows_dropped=allows,
-                sinks=setup.sinks, is_published=last.is_published,
-            )  # fmt: skip
             log_event(
-                _LOG, "job_recovered", job=job, epoch=last.manifest.epoch,
-                event_count=last.manifest.event_count, is_published=last.is_published,
+                _LOG, "job_recovered", job=self._setup.job_id, epoch=self._last.epoch,
+                event_count=self._last.event_count, is_published=last.is_published,
             )  # fmt: skip
-        state_metadata = initial_state_metadata(
-            self._last, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows
-        )
-        restored = restoring.restored_states(self._last, setup.plan, job=job, allows_dropped=allows)
-        feedback = renumbered_loops(self._last, setup.graph, job=job, allows_dropped=allows)
-        self._start_connectors(has_waiting=last is not None and not last.is_published)
-        self._last = replace(
-            self._last, states=restored, state_metadata=state_metadata, feedback=feedback
-        )
+        self._start_connectors(has_waiting=has_waiting)
         self._timeline.resume(self._last.time)
         if self._services.fence.is_contested:
             self._occupy_next_epoch()

@@ -13,7 +13,6 @@ Source: ADR-0053 (a shadow follows epochs).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
 
@@ -21,6 +20,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import SourceReader
 from bicycle_runtime.engine.epoch.failures import run_unmixed
 from bicycle_runtime.engine.epoch.merging import (
+    first_manifest,
     merge_ends,
     merge_feedback,
     merge_state_metadata,
@@ -38,9 +38,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators
 from bicycle_runtime.engine.replay.recording import RecordingFactory, SinkInput
 from bicycle_runtime.engine.replay.rereading import within
-from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of, renumbered_loops
-from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
-from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
+from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
 from bicycle_runtime.operators.shard_times import joined_times
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import TimeOrder
@@ -80,7 +78,8 @@ class ShadowLoop:
         last = self._ledger.last()
         assert last is not None
         self._timeline = Timeline(setup.plan, clock, is_batch=options.is_batch)
-        self._last = self._restore(last.manifest)
+        self._last = first_manifest(setup, last.manifest, has_outputs=False)
+        self._timeline.resume(self._last.time)
         self._executor.start(self._image(run_id, readers, options))
 
     @property
@@ -111,22 +110,6 @@ class ShadowLoop:
         self._ledger.collect(now_ms=self._clock.now_ms())
         self._last = manifest
         return True
-
-    def _restore(self, manifest: Manifest) -> Manifest:
-        setup, job = self._setup, self._setup.job_id
-        allows_dropped = setup.allows_dropped_state
-        refuse_lost_state(manifest, setup.graph, job=job, allows_dropped=allows_dropped)
-        self._timeline.resume(manifest.time)
-        return replace(
-            manifest,
-            state_metadata=initial_state_metadata(
-                manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
-            ),
-            states=restored_states(manifest, setup.plan, job=job, allows_dropped=allows_dropped),
-            feedback=renumbered_loops(
-                manifest, setup.graph, job=job, allows_dropped=allows_dropped
-            ),
-        )
 
     def _image(
         self, run_id: str, readers: Mapping[str, SourceReader], options: EngineOptions

@@ -12,18 +12,12 @@ from collections.abc import Iterator
 
 from bicycle_runtime.base.storage import LocalStorage, require_atomic_create
 from bicycle_runtime.contract import ChecksBeforeStart
+from bicycle_runtime.engine.epoch.merging import first_manifest
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.resuming.operator_ids import (
     last_operator_ids,
-    renumbered_loops,
     with_operator_ids,
 )
-from bicycle_runtime.engine.resuming.restoring import (
-    refuse_lost_state,
-    refuse_newer_connectors,
-    restored_states,
-)
-from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer, require_identity
@@ -190,16 +184,7 @@ def _begin(
     setup = plan_job_setup(
         with_operator_ids(bundle, origin.manifest.operator_ids), request, location
     )
-    job, allows_dropped = location.job, setup.allows_dropped_state
-    refuse_newer_connectors(origin.manifest, setup.sources, setup.sinks, job)
-    refuse_lost_state(
-        origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped, sinks=setup.sinks
-    )
-    restored_states(origin.manifest, setup.plan, job=job, allows_dropped=allows_dropped)
-    renumbered_loops(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
-    initial_state_metadata(
-        origin.manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
-    )
+    first = first_manifest(setup, origin.manifest)
 
     def check_outputs() -> None:
         options = request.engine_options(setup.graph)
@@ -210,9 +195,9 @@ def _begin(
                 uid, clock=clock, collected={}, console=_unheard,
                 epoch_interval_ms=options.epoch_interval_ms,
             )  # fmt: skip
-            sink.check(services, origin.manifest.sinks.get(uid, {}))
+            sink.check(services, first.sinks.get(uid, {}))
 
-    begin_with(origin, location.storage, job=job, clock=clock, look=check_outputs)
+    begin_with(origin, location.storage, job=location.job, clock=clock, look=check_outputs)
 
 
 def _take_over_shadow(run: JobRun) -> None:
