@@ -74,6 +74,14 @@ class ConnectorRegistry:
         """Return the word of a connector that has another word in older jobs."""
         return builtin.FORMER_WORDS.get(word, word)
 
+    def is_same(self, word: str, other: str) -> bool:
+        """Return whether two words name one connector, as its former and its current word do."""
+        words = {self.current_word(word), self.current_word(other)}
+        return any(
+            len({table.get(each, each) for each in words}) == 1
+            for table in (self.sources, self.sinks)
+        )
+
     def source_class(self, word: str, vertex_id: str = "") -> type[Source]:
         """Import and return the class of a source.
 

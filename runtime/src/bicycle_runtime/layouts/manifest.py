@@ -13,6 +13,7 @@ from bicycle_sdk.contexts import WATERMARK_MIN
 __all__ = [
     "CHECKPOINT_MAGIC",
     "CHECKPOINT_VERSION",
+    "CONNECTOR",
     "HELD",
     "MANIFEST_MAGIC",
     "MANIFEST_VERSION",
@@ -53,6 +54,7 @@ PREFIXES = (
 SEPARATOR = "\x1f"
 TIME_FORM = 2
 STATE_VERSION = "bicycle.state_version"  # In the state of a source or sink, where it is not 1.
+CONNECTOR = "bicycle.connector"  # In the state of a source or sink: the word of its connector.
 HELD = "bicycle.held"  # In the state of a sink with output that a later epoch publishes.
 
 

@@ -76,11 +76,11 @@ STATE_LOST = BicycleError.row(
     "nothing was started and the checkpoint is unchanged",
     cause=(
         "The job has state, offsets or unpublished output of operators that are no longer in its "
-        "graph."
+        "graph, or of sources and sinks that have another connector now."
     ),
     fix=(
-        "use the previous uids and state names of the operators (or aliases), start empty under "
-        "another job name, or discard the state with --allow-dropped-state"
+        "use the previous uids, connectors and state names of the operators (or aliases), start "
+        "empty under another job name, or discard the state with --allow-dropped-state"
     ),
 )
 CHECKPOINT_VALUE_UNFIT = BicycleError.row(

@@ -20,6 +20,7 @@ from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import (
+    CONNECTOR,
     HELD,
     MANIFEST_MAGIC,
     MANIFEST_VERSION,
@@ -71,7 +72,8 @@ class Manifest:
     record of each sending subtask, for the edges that take turns. ``replay`` is the engine's record
     of how the epoch was run, which only a replay reads; empty when no task ran, or nothing was
     recorded. ``connector_versions`` has the ``state_version`` of sources and sinks, by uid, if it
-    is not 1, and ``held`` the sinks with output that a later epoch publishes.
+    is not 1, and ``connectors`` the words of their connectors. ``held`` has the sinks with output
+    that a later epoch publishes.
     """
 
     epoch: int
@@ -89,6 +91,7 @@ class Manifest:
     operator_ids: OperatorIds = field(default_factory=OperatorIds)
     replay: bytes = b""
     connector_versions: Mapping[str, int] = field(default_factory=dict)
+    connectors: Mapping[str, str] = field(default_factory=dict)
     held: Collection[str] = frozenset()
 
     def state_paths(self) -> set[str]:
@@ -130,12 +133,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
         f"forms:{uid}": _ENCODE(state_metadata)
         for uid, state_metadata in manifest.state_metadata.items()
     }
-    versions = manifest.connector_versions
+    versions, words = manifest.connector_versions, manifest.connectors
     for prefix, states in (("sink", manifest.sinks), ("source", manifest.sources)):
         for uid, kept in states.items():
             version = {STATE_VERSION: versions[uid]} if uid in versions else {}
             held = {HELD: True} if prefix == "sink" and uid in manifest.held else {}
-            entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version, **held})
+            word = {CONNECTOR: words[uid]} if uid in words else {}
+            entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version, **held, **word})
     entries |= {
         f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
     }
@@ -223,6 +227,11 @@ def _manifest(state: CheckpointState) -> Manifest:
             uid: state.pop(STATE_VERSION)
             for uid, state in (*sinks.items(), *sources.items())
             if STATE_VERSION in state
+        },
+        connectors={
+            uid: state.pop(CONNECTOR)
+            for uid, state in (*sinks.items(), *sources.items())
+            if CONNECTOR in state
         },
         held=frozenset(uid for uid, state in sinks.items() if state.pop(HELD, False)),
     )

@@ -23,7 +23,7 @@ def script_sources(graph: JobGraph, uids: Iterable[str]) -> JobGraph:
     vertices = tuple(
         dataclasses.replace(
             vertex,
-            details={"connector": {"connector_type": SCRIPT_TYPE, "properties": {}}},
+            details=_stand_in(SCRIPT_TYPE, {}, _connector_type(vertex)),
             payloads=tuple(role for role in vertex.payloads if role == "output_type"),
         )
         if vertex.id in wanted
@@ -46,7 +46,9 @@ def capture_sinks(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
     """Return the graph with collect sinks under their ids, except for ``kept``."""
     real = set(kept)
     vertices = tuple(
-        dataclasses.replace(vertex, details=_collect(vertex.id), payloads=())
+        dataclasses.replace(
+            vertex, details=_collect(vertex.id, _connector_type(vertex)), payloads=()
+        )
         if vertex.kind is OperatorKind.SINK
         and vertex.id not in real
         and _connector_type(vertex) != COLLECT_TYPE
@@ -69,7 +71,7 @@ def add_taps(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
                 kind=OperatorKind.SINK,
                 name=sink,
                 parallelism=parallelism,
-                details=_collect(tap_name(tap)),
+                details=_collect(tap_name(tap), COLLECT_TYPE),
             )
         )
         edges.append(
@@ -121,5 +123,10 @@ def _connector_type(vertex: Vertex) -> str:
     return str(vertex.details["connector"]["connector_type"])
 
 
-def _collect(name: str) -> dict[str, Any]:
-    return {"connector": {"connector_type": COLLECT_TYPE, "properties": {"name": name}}}
+def _collect(name: str, former: str) -> dict[str, Any]:
+    return _stand_in(COLLECT_TYPE, {"name": name}, former)
+
+
+def _stand_in(word: str, properties: dict[str, Any], former: str) -> dict[str, Any]:
+    connector = {"connector_type": word, "properties": properties, "stands_for": former}
+    return {"connector": connector}

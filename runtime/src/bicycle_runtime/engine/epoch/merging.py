@@ -12,9 +12,11 @@ from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of, renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import (
+    connector_words,
     refuse_lost_state,
     refuse_newer_connectors,
     restored_states,
+    without_replaced,
 )
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord, TimeRecord
@@ -163,13 +165,14 @@ def first_manifest(
         SCHEMA_REFUSED: it cannot read a state.
     """
     job, allows_dropped = setup.job_id, setup.allows_dropped_state
-    refuse_newer_connectors(sealed, setup.sources, setup.sinks, job)
     refuse_lost_state(
         sealed, setup.graph, job=job, allows_dropped=allows_dropped,
         sinks=setup.sinks if has_outputs else None, is_published=is_published,
     )  # fmt: skip
+    own = without_replaced(sealed, setup.graph)
+    refuse_newer_connectors(own, setup.sources, setup.sinks, job)
     return replace(
-        sealed,
+        own if has_outputs else sealed,
         state_metadata=initial_state_metadata(
             sealed, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
         ),
@@ -229,6 +232,7 @@ def next_manifest(
             for uid, connector in (*setup.sources.items(), *setup.sinks.items())
             if connector.state_version > 1
         },
+        connectors=connector_words(setup.graph),
         held=frozenset(  # As the sinks have just prepared it.
             uid
             for uid, sink in setup.sinks.items()

@@ -104,7 +104,7 @@ class EpochLoop:
         self._ledger = EpochLedger(
             setup.storage, job=setup.job_id, retained_count=options.retained_epochs,
             retained_age_ms=options.retained_age_ms, fence=services.fence,
-            sink_paths=partial(referenced_paths, setup.sinks), followed=services.followed,
+            sink_paths=partial(referenced_paths, setup), followed=services.followed,
         )  # fmt: skip
         told = services.on_publishing
         self._publisher = Publisher(setup.sinks, self._ledger, rest=executor.rest, told=told)

@@ -12,18 +12,21 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.contract import Sink, StagedPublication
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.resuming.restoring import without_replaced
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 
 _REST_S = 1.0
 
 
-def referenced_paths(sinks: Mapping[str, Sink], manifest: Manifest) -> set[str]:
+def referenced_paths(setup: JobSetup, manifest: Manifest) -> set[str]:
     """Return the staged files that publishing an epoch, or a later one, still needs."""
     found: set[str] = set()
-    for uid, sink in sinks.items():
-        if uid in manifest.sinks and isinstance(sink, StagedPublication):
-            found |= sink.referenced_paths(manifest.sinks[uid])
+    states = without_replaced(manifest, setup.graph).sinks
+    for uid, sink in setup.sinks.items():
+        if uid in states and isinstance(sink, StagedPublication):
+            found |= sink.referenced_paths(states[uid])
     return found
 
 

@@ -159,6 +159,8 @@ class ShadowLoop:
             time=time,
             replay=followed.replay,
             connector_versions=followed.connector_versions,
+            connectors=followed.connectors,
+            held=followed.held,
         )
 
     def _run(

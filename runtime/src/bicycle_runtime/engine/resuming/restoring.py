@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
+import msgspec
+
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.contract import Sink, Source
 from bicycle_runtime.contract.vertex import Connector
 from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.operators.shard_times import source_shard
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import CONNECTOR_STATE_NEWER, STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.state_metadata import LIST_KINDS
 from bicycle_sdk.graph import JobGraph, OperatorKind, StateShape
+
+T = TypeVar("T")
 
 
 def restored_states(
@@ -64,7 +72,7 @@ def _has_lists(manifest: Manifest, uid: str) -> bool:
 
 def refuse_lost_state(
     manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False,
-    sinks: Mapping[str, Sink] | None = None, is_published: bool = True,
+    sinks: Collection[str] | None = None, is_published: bool = True,
 ) -> None:  # fmt: skip
     """Refuse a graph that lacks operators with sealed state, offsets or output.
 
@@ -77,28 +85,94 @@ def refuse_lost_state(
         is_published: Whether the epoch is published; then only output that is held back waits.
 
     Raises:
-        STATE_LOST: an operator, a source or such a sink is gone, or has another uid.
+        STATE_LOST: an operator, a source or such a sink is gone, or has another uid or connector.
     """
-    known_sinks = manifest.sinks if sinks is None else sinks
-    waiting = [
-        uid
-        for uid, output in manifest.sinks.items()
-        if uid not in known_sinks and (uid in manifest.held or (output and not is_published))
-    ]
-    lost = sorted({*lost_operators(manifest, graph), *waiting})
+    lost = lost_state(manifest, graph, sinks=sinks, is_published=is_published)
     if lost and not allows_dropped:
         former = dict(manifest.operator_ids.operators)
-        kinds = dict.fromkeys(waiting, " (with unpublished output)")
-        kinds |= {uid: f" ({words}, without uid)" for uid, words in former.items()}
-        known = {*former, *manifest.states, *manifest.offsets}
+        known = {*former, *manifest.states, *manifest.offsets, *manifest.sinks}
         fresh = [
             vertex.title for vertex in graph.vertices if vertex.id not in known and vertex.made
         ]
         raise STATE_LOST(
             job=job,
-            lost=", ".join(f"{uid!r}{kinds.get(uid, '')}" for uid in lost),
+            lost=", ".join(f"{uid!r}{f' ({note})' if note else ''}" for uid, note in lost.items()),
             instead=f" (it has {', '.join(fresh)} instead)" if fresh else "",
         )
+
+
+def lost_state(
+    manifest: Manifest, graph: JobGraph, *, sinks: Collection[str] | None,
+    is_published: bool = True,
+) -> dict[str, str]:  # fmt: skip
+    """Return the uids whose sealed state, offsets or output nothing takes, with notes."""
+    former = dict(manifest.operator_ids.operators)
+    replaced = replaced_connectors(manifest, graph)
+    waiting = {
+        uid
+        for uid, output in manifest.sinks.items()
+        if sinks is not None
+        and (uid not in sinks or uid in replaced)
+        and (uid in manifest.held or (output and not is_published))
+    }
+    found = {}
+    for uid in sorted({*lost_operators(manifest, graph), *waiting}):
+        notes = [f"{former[uid]}, without uid"] if uid in former else []
+        notes += ["with unpublished output"] if uid in waiting else []
+        if uid in replaced:
+            notes.append("of connector {!r}, now {!r}".format(*replaced[uid]))
+        found[uid] = "; ".join(notes)
+    return found
+
+
+def connector_words(graph: JobGraph) -> dict[str, str]:
+    """Return the word of each connector by uid; of a stand-in in tests, the real one."""
+    words = {}
+    for vertex in graph.vertices:
+        if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+            connector = vertex.details["connector"]
+            word = connector.get("stands_for", connector["connector_type"])
+            words[vertex.id] = ConnectorRegistry.current_word(word)
+    return words
+
+
+def replaced_connectors(manifest: Manifest, graph: JobGraph) -> dict[str, tuple[str, str]]:
+    """Return the sealed and the current word of connectors that another one replaces.
+
+    Manifests of earlier versions have no words: then each connector is the same.
+    """
+    sealed = manifest.connectors
+    return {
+        uid: (sealed[uid], word)
+        for uid, word in connector_words(graph).items()
+        if uid in sealed and not default_registry().is_same(sealed[uid], word)
+    }
+
+
+def without_replaced(manifest: Manifest, graph: JobGraph) -> Manifest:
+    """Return a manifest without the offsets, states and times of replaced connectors."""
+    gone = replaced_connectors(manifest, graph).keys()
+    if not gone:
+        return manifest
+
+    def rest(sealed: Mapping[str, T]) -> dict[str, T]:
+        return {uid: each for uid, each in sealed.items() if uid not in gone}
+
+    prefixes = tuple(source_shard(uid, "") for uid in gone)
+    shards = {
+        uid: {name: time for name, time in times.items() if not name.startswith(prefixes)}
+        for uid, times in rest(manifest.time.shards).items()
+    }
+    return replace(
+        manifest,
+        offsets=rest(manifest.offsets),
+        sinks=rest(manifest.sinks),
+        sources=rest(manifest.sources),
+        connector_versions=rest(manifest.connector_versions),
+        connectors=rest(manifest.connectors),
+        held=frozenset(manifest.held) - gone,
+        time=msgspec.structs.replace(manifest.time, shards=shards),
+    )
 
 
 def newer_connectors(
@@ -128,6 +202,7 @@ def refuse_newer_connectors(
 
 def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:
     """Return the uids with state or offsets that no vertex of the graph takes."""
+    replaced = replaced_connectors(manifest, graph).keys()
     vertices = graph.vertices
     stateful = {each.id for each in vertices if each.descriptor.state is not StateShape.NONE}
     sources = {each.id for each in vertices if each.kind is OperatorKind.SOURCE}
@@ -135,4 +210,4 @@ def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:
         uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
     }
     with_offsets = {uid for uid, shards in manifest.offsets.items() if shards}
-    return sorted((with_state - stateful) | (with_offsets - sources))
+    return sorted((with_state - stateful) | (with_offsets - (sources - replaced)))

@@ -12,7 +12,11 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from bicycle_runtime.base.thread_safe_types import prepare_type
-from bicycle_runtime.engine.resuming.restoring import lost_operators
+from bicycle_runtime.engine.resuming.restoring import (
+    lost_operators,
+    replaced_connectors,
+    without_replaced,
+)
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
@@ -22,6 +26,7 @@ from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import AdoptedEpoch
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
+from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.quantities import amount
 
 _REASONS_MAX = 5
@@ -82,7 +87,7 @@ def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) ->
         _operator(manifest, reports[uid], [each for each in changes if each.operator == uid])
         for uid in declared
     ]
-    newer = _newer_connectors(manifest, report)
+    newer = _newer_connectors(without_replaced(manifest, bundle.graph), report)
     found += newer
     refused = {each.operator for each in newer}
     found += [
@@ -96,7 +101,7 @@ def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) ->
     ]
     found += [
         OperatorChange(
-            operator=uid, verdict="dropped", details=(_lost_words(manifest, uid),)
+            operator=uid, verdict="dropped", details=(_lost_words(manifest, bundle.graph, uid),)
         )
         for uid in lost_operators(manifest, bundle.graph)
     ]  # fmt: skip
@@ -201,9 +206,11 @@ def _offset_words(shards: Mapping[str, int]) -> str:
     return f"the offsets of {amount(len(shards), 'shard')}"
 
 
-def _lost_words(manifest: Manifest, uid: str) -> str:
+def _lost_words(manifest: Manifest, graph: JobGraph, uid: str) -> str:
     if uid in manifest.states and _has_files(manifest.states[uid]):
         return "it has state, but the graph has no operator of this uid with state"
+    if uid in (replaced := replaced_connectors(manifest, graph)):
+        return "it has read input with connector {!r}, but has {!r} now".format(*replaced[uid])
     return "it has read input, but the graph has no source of this uid"
 
 
