@@ -8,9 +8,11 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.recovery.manifest import decode_manifest, encode_manifest
 from tests.plugin_zoo.zoo import Beast, install
 
@@ -222,3 +224,25 @@ def test_state_of_a_newer_connector_is_refused_before_anything_is_started(site, 
     assert "its sealed state has format version 9, but this source supports versions up to 2" in (
         planned.output
     )
+
+
+def test_held_output_and_loops_that_a_start_would_refuse_are_listed(site, shell):
+    site.put(FIRST, "totals_first")
+    site.run("ada")
+    storage = LocalStorage(str(site.checkpoint))
+    path = max(path for path in storage.list("epochs") if path.endswith(".manifest"))
+    sealed = decode_manifest(storage.read(path), path=path)
+    file = StagedFile(path="staged/f", record_count=1, byte_count=1, crc32=0, subtask=0)
+    loops = {"totals  > gone 0": 7}
+    changed = replace(
+        sealed, sinks={**sealed.sinks, "files": {"open": {}}}, held={"files"},
+        feedback={7: (file,)},
+        operator_ids=msgspec.structs.replace(sealed.operator_ids, loops=loops),
+    )  # fmt: skip
+    storage.write(path, encode_manifest(changed))
+
+    exit_code, error = shell.error(*site.words)
+
+    assert (exit_code, error["code"], error["facts"]["lost_count"]) == (5, "BIC-1955", 2)
+    assert verdicts(error["facts"]["changes"])["files"] == ("dropped", {})
+    assert verdicts(error["facts"]["changes"])["totals  > gone 0"] == ("dropped", {})

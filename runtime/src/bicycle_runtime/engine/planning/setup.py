@@ -172,11 +172,10 @@ def prepare_job(
     if parallelisms:
         graph = with_parallelisms(bundle.graph, {**parallelisms_of(graph), **parallelisms})
     folder = dead_letters_dir or f"{storage.url}/dead_letters"
-    makes_letters = any(each.on_error.action is ErrorAction.DEAD_LETTER for each in graph.vertices)
-    if makes_letters:
+    if makes_letters(graph):
         sinks[DEAD_LETTERS] = registry.create_sink(_letters_spec(DEAD_LETTERS, folder, 1_000))
-    makes_letters = makes_letters or any(sink.refuses_records for sink in sinks.values())
-    if makes_letters or Path(folder).is_dir():  # Letters of former code can be replayed, too.
+    has_letters = makes_letters(graph) or any(sink.refuses_records for sink in sinks.values())
+    if has_letters or Path(folder).is_dir():  # Letters of former code can be replayed, too.
         marks = _letters_spec(REPLAYED_LETTERS, f"{folder}/replayed", 0)
         sinks[REPLAYED_LETTERS] = registry.create_sink(marks)
     return JobSetup(
@@ -184,6 +183,11 @@ def prepare_job(
         plan=plan_stages(graph, sinks=sinks),
         sources=sources, sinks=sinks, storage=storage, dead_letters_dir=folder,
     )  # fmt: skip
+
+
+def makes_letters(graph: JobGraph) -> bool:
+    """Return whether records that fail become dead letters, which have a sink of their own."""
+    return any(each.on_error.action is ErrorAction.DEAD_LETTER for each in graph.vertices)
 
 
 def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> ConnectorSpec:

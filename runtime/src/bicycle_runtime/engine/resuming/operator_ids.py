@@ -150,15 +150,23 @@ def renumbered_loops(
     """
     now = _loops_of(graph)
     then = {number: words for words, number in manifest.operator_ids.loops.items()}
+    lost = lost_loops(manifest, graph)
+    if lost and not allows_dropped:
+        words = ", ".join(f"records on the loop {each!r}" for each in lost.values())
+        raise STATE_LOST(job=job, lost=words, instead="")
     feedback = {}
     for number, files in manifest.feedback.items():
-        words = then.get(number, "")
-        if then and words not in now:
-            if allows_dropped:
-                continue
-            raise STATE_LOST(job=job, lost=f"records on the loop {words!r}", instead="")
-        feedback[now[words] if then else number] = files
+        if number not in lost:
+            feedback[now[then[number]] if then else number] = files
     return feedback
+
+
+def lost_loops(manifest: Manifest, graph: JobGraph) -> dict[int, str]:
+    """Return the sealed loops with records that the graph does not have, by number."""
+    now = _loops_of(graph)
+    then = {number: words for words, number in manifest.operator_ids.loops.items()}
+    lost = {number: then.get(number, "") for number in manifest.feedback} if then else {}
+    return {number: words for number, words in lost.items() if words not in now}
 
 
 def _loops_of(graph: JobGraph) -> dict[str, int]:

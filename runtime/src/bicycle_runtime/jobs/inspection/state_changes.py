@@ -12,8 +12,11 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from bicycle_runtime.base.thread_safe_types import prepare_type
+from bicycle_runtime.engine.planning.setup import makes_letters
+from bicycle_runtime.engine.resuming.operator_ids import lost_loops
 from bicycle_runtime.engine.resuming.restoring import (
     lost_operators,
+    lost_state,
     replaced_connectors,
     without_replaced,
 )
@@ -22,11 +25,12 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport, class_shapes
 from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.operators.spec import DEAD_LETTERS
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import AdoptedEpoch
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
-from bicycle_sdk.graph import JobGraph
+from bicycle_sdk.graph import JobGraph, OperatorKind
 from bicycle_sdk.quantities import amount
 
 _REASONS_MAX = 5
@@ -103,7 +107,14 @@ def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) ->
         OperatorChange(
             operator=uid, verdict="dropped", details=(_lost_words(manifest, bundle.graph, uid),)
         )
-        for uid in lost_operators(manifest, bundle.graph)
+        for uid in lost_state(manifest, bundle.graph, sinks=_sinks(bundle.graph))
+    ]  # fmt: skip
+    found += [
+        OperatorChange(
+            operator=words, verdict="dropped",
+            details=("it has records, but the graph has no such loop",),
+        )
+        for words in lost_loops(manifest, bundle.graph).values()
     ]  # fmt: skip
     return StateChanges(
         url=origin.storage.url,
@@ -200,6 +211,11 @@ def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
     return [uid for uid, shards in manifest.offsets.items() if shards and uid not in lost]
 
 
+def _sinks(graph: JobGraph) -> set[str]:
+    found = {vertex.id for vertex in graph.vertices if vertex.kind is OperatorKind.SINK}
+    return found | ({DEAD_LETTERS} if makes_letters(graph) else set())
+
+
 def _offset_words(shards: Mapping[str, int]) -> str:
     if len(shards) == 1:
         return f"offset {next(iter(shards.values()))}"
@@ -209,6 +225,8 @@ def _offset_words(shards: Mapping[str, int]) -> str:
 def _lost_words(manifest: Manifest, graph: JobGraph, uid: str) -> str:
     if uid in manifest.states and _has_files(manifest.states[uid]):
         return "it has state, but the graph has no operator of this uid with state"
+    if uid not in manifest.offsets:
+        return "it holds back output, but the graph has no sink of this uid and connector"
     if uid in (replaced := replaced_connectors(manifest, graph)):
         return "it has read input with connector {!r}, but has {!r} now".format(*replaced[uid])
     return "it has read input, but the graph has no source of this uid"
