@@ -110,6 +110,30 @@ def test_a_restored_epoch_behind_the_file_is_refused_or_written_again(duckdb_fil
     assert duckdb_file.read().num_rows == 4
 
 
+def test_rows_that_are_held_for_another_table_are_written_there(duckdb_file):
+    rows = {**PLAIN, "roll_rows": 100}
+    run = duckdb_file.start(**rows)
+    run.run_epoch([ROWS])
+    run.stop()
+    other = duckdb_file.start(name="b", state=run.state, epoch=run.epoch, **rows)
+    other.run_epoch([[{"id": 3, "user": "dan"}]], is_last=True)
+    other.publish()
+
+    assert sorted(duckdb_file.read()["id"].to_pylist()) == [row["id"] for row in ROWS]
+    assert duckdb_file.read("b")["id"].to_pylist() == [3]
+
+
+def test_a_restored_epoch_is_refused_for_another_table_whose_epochs_are_in_the_file(duckdb_file):
+    run = duckdb_file.start(**PLAIN)
+    run.run_epoch([ROWS])
+    state, epoch = run.state, run.epoch
+    run.run_epoch([[{"id": 3, "user": "dan"}]])
+    run.stop()
+
+    with raises(LAKE_HISTORY_AHEAD):
+        duckdb_file.start(name="b", **PLAIN, state=state, epoch=epoch)
+
+
 def test_a_locked_file_names_the_process_that_holds_it(duckdb_file):
     duckdb_file.start(**PLAIN).run_epoch([ROWS])
     path = duckdb_file.folder / "lake.duckdb"

@@ -319,6 +319,44 @@ def test_an_epoch_that_was_sealed_for_another_table_is_written_there(lake):
     assert (pairs(lake), pairs(lake, "b")) == ([(1, "a")], [(2, "b")])
 
 
+def test_rows_that_are_held_for_another_table_are_written_there(lake):
+    rows = {"roll_rows": 100}
+    run = lake.start(**PLAIN, **rows)
+    run.run_epoch([[of(1, "a")]])
+    other = lake.start(name="b", state=run.state, epoch=run.epoch, **PLAIN, **rows)
+    other.seal([[of(2, "b")]])
+    third = lake.start(name="c", state=other.state, epoch=other.epoch, **PLAIN, **rows)
+    third.publish()
+    third.run_epoch([[of(3, "c")]], is_last=True)
+
+    found = [pairs(lake, name) for name in "abc"]
+    assert found == [[(1, "a")], [(2, "b")], [(3, "c")]]
+
+
+def test_rows_that_are_held_for_an_upsert_are_written_by_its_keys(lake):
+    rows = {"roll_rows": 100}
+    run = lake.start(**KEYED, **rows)
+    run.run_epoch([[of(1, "a")]])
+    run.run_epoch([[of(1, "b")]])
+    other = lake.start(state=run.state, epoch=run.epoch, **PLAIN, **rows)
+    other.run_epoch([[of(2, "c"), of(2, "d")]], is_last=True)
+    other.publish()
+
+    assert pairs(lake) == [(1, "b"), (2, "c"), (2, "d")]
+
+
+def test_rows_that_are_held_for_another_table_are_not_written_twice(lake):
+    rows = {"roll_rows": 100}
+    run = lake.start(**PLAIN, **rows)
+    run.run_epoch([[of(1, "a")]])
+    older, epoch = run.state, run.epoch
+    run.run_epoch([[of(2, "b")]], is_last=True)
+
+    with raises(LAKE_HISTORY_AHEAD) as caught:
+        lake.start(name="b", state=older, epoch=epoch, **PLAIN, **rows)
+    assert caught.value.facts["published"] == epoch + 1
+
+
 def test_held_rows_are_written_when_the_job_has_one_column_more(lake):
     lake.make(pyarrow.schema([("id", "int64"), ("name", "string"), ("more", "int64")]))
     rows = {"roll_rows": 100}

@@ -199,6 +199,24 @@ def run_of(state: Mapping[str, Any]) -> str:
     return run
 
 
+def path_of(state: Mapping[str, Any], storage_id: str, own: str) -> str:
+    """Return the output of an epoch: another than our own where the job was changed since.
+
+    A job that continues elsewhere has only its own: the other job, which may go on, has the former.
+    """
+    return str(state.get("path", own)) if state.get("place") == storage_id else own
+
+
+def former_paths(state: Mapping[str, Any], storage_id: str) -> set[str]:
+    """Return the outputs of a job's last epoch, as far as something may be not visible there."""
+    is_open = state.get("open") or state.get("held", {}).get("files")
+    if not (is_open or state.get("plans")):
+        return set()
+    states = (state, {**state, **state.get("former", {})})
+    paths = (path_of(each, storage_id, "") for each in states)
+    return {path for path in paths if path}
+
+
 def new_run(services: DriverServices, names: Iterable[str]) -> str:
     """Return a token that is in no name of the output."""
     seed = f"{services.storage.url}\n{services.prefix}\n{services.clock.now_ms()}"

@@ -24,10 +24,18 @@ from pyarrow import parquet
 
 from bicycle_runtime.base.errors import StorageError
 from bicycle_runtime.base.files import make_folder, sync_folder
-from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE, TABLE_DIFFERS
-from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
+from bicycle_runtime.connectors.files.ownership import (
+    MADE,
+    OutputClaim,
+    former_paths,
+    new_run,
+    path_of,
+    run_of,
+)
+from bicycle_runtime.connectors.runs import storage_id_of
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.connectors.tables.held import Completion, HeldFile
@@ -59,7 +67,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         if self.partitioning is not None:
             self._schema = self.partitioning.without_field(self._schema)
         self._run = ""
-        self._claim: OutputClaim | None = None
+        self._claims: dict[str, OutputClaim] = {}  # By the URL of the output.
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Refuse files of other columns, and parts that another job continues with.
@@ -68,10 +76,12 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             TABLE_DIFFERS: files are there whose columns do not fit.
             OUTPUT_HELD: another job that may live continues the same parts.
         """
-        if isinstance(self._output, LocalStorage) and not Path(self._output.url).is_dir():
-            return  # There is nothing; ``start`` reports other errors.
         if "run" in state:
-            self._claim_of(run_of(state), services).refuse_holder()
+            for output in self._outputs(state, storage_id_of(services)):
+                if _may_hold_parts(output):
+                    self._claim_of(output, run_of(state), services).refuse_holder()
+        if not _may_hold_parts(self._output):
+            return  # There is nothing; ``start`` reports other errors.
         self._refuse_other_columns(self._output.list(""))
 
     def makes(self) -> list[str]:
@@ -87,14 +97,21 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             OUTPUT_HELD: another job continues the same parts.
         """
         self.resume(services, state)
-        self._prove_writable()
+        outputs = self._outputs(state, self.storage_id)
+        for output in outputs:
+            self._prove_writable(output)
         names = self._output.list("")
         self._refuse_other_columns(names)
         self._run = run_of(state) or new_run(services, names)
-        claim = self._claim_of(self._run, services)
-        claim.take()
-        self._claim = claim
-        self._withdraw_unsealed(names, int(state.get("epoch", -1)))
+        for output in outputs:
+            claim = self._claim_of(output, self._run, services)
+            claim.take()
+            self._claims[output.url] = claim
+            self._withdraw_unsealed(output, int(state.get("epoch", -1)))
+
+    def target(self) -> dict[str, Any]:
+        """Return the output directory."""
+        return {"path": self._output.url}
 
     def facts(self) -> dict[str, Any]:
         """Return the token of the run, which is in names."""
@@ -106,30 +123,32 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         Raises:
             OUTPUT_TAKEN_OVER: a later run has started.
         """
-        assert self._claim is not None
-        self._claim.require(epoch)
+        for output in self._outputs(state, self.storage_id):
+            self._claims[output.url].require(epoch)
         super().publish(epoch, state)
 
     def complete(
         self, epoch: int, plans: Mapping[int, Completion], state: Mapping[str, Any]
     ) -> None:
         """Write the parts of plans, as far as they are not there."""
+        path = path_of(state, self.storage_id, self._output.url)
+        output = self._output if path == self._output.url else open_storage(path)
         for number, plan in plans.items():
-            self._complete(epoch, number, plan)
+            self._complete(output, epoch, number, plan)
 
-    def _complete(self, epoch: int, number: int, plan: Completion) -> None:
+    def _complete(self, output: Storage, epoch: int, number: int, plan: Completion) -> None:
         begin = f"part-{epoch:010d}-{number:04d}"
         [first, *others] = plan.files
         is_whole = not others and first.crc32 is not None and not first.has_folders
         if is_whole and first.record_count <= self._options.roll_rows:
-            self._publish_whole(first, f"{begin}-0000-{self._run}.parquet")
+            self._publish_whole(output, first, f"{begin}-0000-{self._run}.parquet")
             return
-        write = partial(self._write_folder, begin, plan.file_rows)
+        write = partial(self._write_folder, output, begin, plan.file_rows)
         with HeldReader(self.services.storage, plan.files) as reader:
             if not first.has_folders:
                 count = sum(file.record_count for file in plan.files)
                 name = f"{begin}-0000-{self._run}.parquet"
-                if count <= plan.file_rows and self._copy(name, reader):
+                if count <= plan.file_rows and self._copy(output, name, reader):
                     return
                 write(FolderRows("", count, reader.batches()))
                 return
@@ -142,10 +161,17 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
 
     def stop(self) -> None:
         """Release the output."""
-        if self._claim is not None:
-            self._claim.release()
+        for claim in self._claims.values():
+            claim.release()
 
-    def _write_folder(self, begin: str, file_rows: int, folder: FolderRows) -> None:
+    def _outputs(self, state: Mapping[str, Any], storage_id: str) -> list[Storage]:
+        """Return the output, and former ones whose rows may not be visible yet."""
+        former = former_paths(state, storage_id) - {self._output.url}
+        return [self._output, *map(open_storage, sorted(former))]
+
+    def _write_folder(
+        self, output: Storage, begin: str, file_rows: int, folder: FolderRows
+    ) -> None:
         """Write the rows of one folder in files of equal length, within the limit."""
         piece_count = -(-folder.count // file_rows)
         length = -(-folder.count // piece_count)
@@ -154,38 +180,38 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         for piece in range(piece_count):
             name = f"{above}{begin}-{piece:04d}-{self._run}.parquet"
             found = rows.take(length)
-            if not self._output.exists(name):
-                self._write(name, found)
+            if not output.exists(name):
+                self._write(output, name, found)
             for _ in found:
                 continue  # The part is there: its rows are passed over.
 
-    def _write(self, name: str, tables: Iterator[pyarrow.Table]) -> None:
-        if isinstance(self._output, LocalStorage):
-            make_folder(Path(self._output.root, name).parent)
+    def _write(self, output: Storage, name: str, tables: Iterator[pyarrow.Table]) -> None:
+        if isinstance(output, LocalStorage):
+            make_folder(Path(output.root, name).parent)
         groups = in_groups(tables, GROUP_ROWS)
         first = next(groups)
         names = [column for column in first.schema.names if column != PARTITION]
         with (
-            self._output.open_write(name) as stream,
+            output.open_write(name) as stream,
             parquet_writer(stream, first.select(names), self._options.compression) as writer,
         ):
             for rows in chain([first], groups):
                 writer.write_table(rows.select(names))
 
-    def _copy(self, name: str, reader: HeldReader) -> bool:
+    def _copy(self, output: Storage, name: str, reader: HeldReader) -> bool:
         """Copy the row groups of several files to one part; return whether it is possible."""
-        if self._output.exists(name):
+        if output.exists(name):
             return True
         footers = reader.footers(self._options.compression)
         if footers is None:
             return False
-        with self._output.open_write(name) as stream:
+        with output.open_write(name) as stream:
             reader.copy_groups(stream, footers)
         return True
 
-    def _publish_whole(self, file: HeldFile, name: str) -> None:
+    def _publish_whole(self, output: Storage, file: HeldFile, name: str) -> None:
         """Publish a staged file as a part, and keep it: earlier epochs may hold it."""
-        storage, output = self.services.storage, self._output
+        storage = self.services.storage
         if output.exists(name):
             return
         if isinstance(output, LocalStorage) and isinstance(storage, LocalStorage):
@@ -199,25 +225,23 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             for block in staged_blocks(storage, file.staged()):
                 stream.write(block)
 
-    def _prove_writable(self) -> None:
+    def _prove_writable(self, output: Storage) -> None:
         probe = f".tmp-{os.getpid()}-probe"
         reason = ""
         try:
-            if isinstance(self._output, LocalStorage):
-                make_folder(Path(self._output.root))
-            self._output.write(probe, b"")
-            self._output.delete(probe)
+            if isinstance(output, LocalStorage):
+                make_folder(Path(output.root))
+            output.write(probe, b"")
+            output.delete(probe)
         except StorageError as error:
             reason = error.summary
         except OSError as error:
             reason = error.strerror or str(error)
         if reason:
-            raise OUTPUT_UNWRITABLE(
-                vertex=self.spec.vertex_id, path=self._output.url, reason=reason
-            )
+            raise OUTPUT_UNWRITABLE(vertex=self.spec.vertex_id, path=output.url, reason=reason)
 
-    def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
-        return OutputClaim(self._output, run=run, vertex=self.spec.vertex_id, services=services)
+    def _claim_of(self, output: Storage, run: str, services: DriverServices) -> OutputClaim:
+        return OutputClaim(output, run=run, vertex=self.spec.vertex_id, services=services)
 
     def _refuse_other_columns(self, names: Sequence[str]) -> None:
         """Compare with the part that comes last by name."""
@@ -239,22 +263,22 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
     def _differs(self, problem: str) -> BicycleError:
         return TABLE_DIFFERS(vertex=self.spec.vertex_id, table=self._output.url, problem=problem)
 
-    def _withdraw_unsealed(self, names: Sequence[str], sealed: int) -> None:
+    def _withdraw_unsealed(self, output: Storage, sealed: int) -> None:
         """Take back parts of epochs that are not sealed (any more): their rows come again.
 
         They are kept in the checkpoint storage, so that nothing is destroyed.
         """
-        for name in names:
+        for name in output.list(""):
             match = _PART.fullmatch(name)
             if match is None or match[2] != self._run or int(match[1]) <= sealed:
                 continue
             kept = f"{self.services.prefix}/withdrawn/{name}"
             with (
-                self._output.open_read(name) as source,
+                output.open_read(name) as source,
                 self.services.storage.open_write(kept) as copy,
             ):
                 shutil.copyfileobj(source, copy, BLOCK_BYTES)
-            self._output.delete(name)
+            output.delete(name)
             log_event(_LOG, "part_withdrawn", level=logging.WARNING, path=name, kept=kept)
 
 
@@ -276,6 +300,10 @@ class _Rows:
             self._left = self._left.slice(found.num_rows)
             count -= found.num_rows
             yield found
+
+
+def _may_hold_parts(output: Storage) -> bool:
+    return not isinstance(output, LocalStorage) or Path(output.url).is_dir()
 
 
 def _file_name(path: str) -> str:

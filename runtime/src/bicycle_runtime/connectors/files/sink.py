@@ -24,7 +24,14 @@ from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
-from bicycle_runtime.connectors.files.ownership import MADE, OutputClaim, new_run, run_of
+from bicycle_runtime.connectors.files.ownership import (
+    MADE,
+    OutputClaim,
+    former_paths,
+    new_run,
+    path_of,
+    run_of,
+)
 from bicycle_runtime.connectors.files.parts import (
     OpenPart,
     PartPlan,
@@ -34,6 +41,7 @@ from bicycle_runtime.connectors.files.parts import (
 )
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.open_age import OpenAge
+from bicycle_runtime.connectors.runs import storage_id_of
 from bicycle_runtime.connectors.settings import option_error, read_options, typed_path
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import (
@@ -192,7 +200,10 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
             raise option_error(spec, "timestamp_field", "lines of text have no fields", hint)
         self._after = SinkState()
         self._age = OpenAge(self._options.roll_ms)
-        self._claim: OutputClaim | None = None
+        self._claims: dict[Path, OutputClaim] = {}  # By the output directory.
+        self._storage_id = ""
+        # Where the open part belongs if elsewhere: found at the start, and in use.
+        self._found = self._former = ""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Refuse parts that another job continues with.
@@ -200,8 +211,9 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         Raises:
             OUTPUT_HELD: there is one that may live.
         """
-        if "run" in state and self._folder.is_dir():  # ``start`` reports other errors.
-            self._claim_of(run_of(state), services).refuse_holder()
+        for folder in self._folders(state, storage_id_of(services)):
+            if "run" in state and folder.is_dir():  # ``start`` reports other errors.
+                self._claim_of(folder, run_of(state), services).refuse_holder()
 
     def makes(self) -> list[str]:
         """Return the output directory."""
@@ -224,23 +236,19 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         if (part := self._after.open) is not None:
             age_ms = max(services.clock.now_ms() - part.since_ms, 0)
             self._age.watch(part.path, services.clock, age_ms=age_ms)
-        try:
-            make_folder(self._folder)
-            probe = self._folder / f".tmp-{os.getpid()}-probe"
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise OUTPUT_UNWRITABLE(
-                vertex=self.spec.vertex_id,
-                path=str(self._folder),
-                reason=error.strerror or str(error),
-            ) from error
+        self._storage_id = storage_id_of(services)
+        path = path_of(state, self._storage_id, str(self._folder))
+        self._found = "" if path == str(self._folder) else path
+        folders = self._folders(state, self._storage_id)
+        for folder in folders:
+            self._prove_writable(folder)
         names = (path.name for path in self._folder.glob("*part-*"))
         self._run = run_of(state) or new_run(services, names)
-        claim = self._claim_of(self._run, services)
-        claim.take()
-        self._claim = claim
-        self._withdraw_unsealed(state)
+        for folder in folders:
+            claim = self._claim_of(folder, self._run, services)
+            claim.take()
+            self._claims[folder] = claim
+            self._withdraw_unsealed(folder, state)
 
     def writer(self) -> FileWriterFactory:
         """Return the factory of writers of this format."""
@@ -251,6 +259,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         """Assign the staged files to parts, and complete parts."""
         if epoch != self._prepared_epoch:
             self._prepared_epoch, self._before = epoch, self._after
+            self._former, self._found = self._found, ""
         draft = PartDraft(
             name_form=f"part-{epoch:010d}-{{number:04d}}-{self._run}.{self.file_suffix}",
             path_form=f"{self._services.prefix}/open/{{number}}.{self.file_suffix}",
@@ -258,6 +267,9 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
             roll_bytes=self._options.roll_bytes,
             state=self._before,
         )
+        is_moved = bool(self._former) and draft.open is not None
+        if is_moved:
+            draft.close()
         now_ms = self._services.clock.now_ms()
         for file in in_subtask_order(staged):
             draft.add(file, now_ms)
@@ -267,26 +279,31 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         return {
             "epoch": epoch,
             "run": self._run,
+            "place": self._storage_id,
+            "path": str(self._folder),
+            **({"former": {"path": self._former}} if is_moved else {}),
             "part_count": self._after.part_count,
             "open": None if self._after.open is None else self._after.open.to_json(),
             "plans": [plan.to_json() for plan in draft.plans()],
         }
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Carry out the epoch's part plans, in order.
+        """Carry out the epoch's part plans in order, the first in a former directory if any.
 
         Raises:
             OUTPUT_TAKEN_OVER: a later run has started; an old plan would cut its open part.
         """
-        assert self._claim is not None
-        self._claim.require(epoch)
-        for plan in state.get("plans", []):
-            carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
+        for folder in self._folders(state, self._storage_id):
+            self._claims[folder].require(epoch)
+        former = {**state, **state.get("former", {})}
+        for number, plan in enumerate(state.get("plans", [])):
+            path = path_of(state if number else former, self._storage_id, str(self._folder))
+            carry_out(PartPlan.from_json(plan), self._services.storage, Path(path))
 
     def stop(self) -> None:
         """Release the output."""
-        if self._claim is not None:
-            self._claim.release()
+        for claim in self._claims.values():
+            claim.release()
 
     def deadline_ms(self) -> int | None:
         """Return when the open part becomes too old."""
@@ -314,14 +331,32 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
     def _left_ms(self, part: OpenPart) -> int:
         return self._age.left_ms(part.path, self._services.clock)
 
-    def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
-        output = LocalStorage(str(self._folder), is_synced=False)
+    def _folders(self, state: Mapping[str, Any], storage_id: str) -> list[Path]:
+        """Return the output directory, and former ones whose parts may not be visible yet."""
+        former = former_paths(state, storage_id) - {str(self._folder)}
+        return [self._folder, *map(Path, sorted(former))]
+
+    def _prove_writable(self, folder: Path) -> None:
+        try:
+            make_folder(folder)
+            probe = folder / f".tmp-{os.getpid()}-probe"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise OUTPUT_UNWRITABLE(
+                vertex=self.spec.vertex_id,
+                path=str(folder),
+                reason=error.strerror or str(error),
+            ) from error
+
+    def _claim_of(self, folder: Path, run: str, services: DriverServices) -> OutputClaim:
+        output = LocalStorage(str(folder), is_synced=False)
         return OutputClaim(output, run=run, vertex=self.spec.vertex_id, services=services)
 
-    def _withdraw_unsealed(self, state: Mapping[str, Any]) -> None:
+    def _withdraw_unsealed(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Take back parts of epochs that are not sealed (any more); see ``withdraw``."""
         sealed, part = int(state.get("epoch", -1)), _open_part(state)
-        for path in sorted(self._folder.glob(f"part-*-{self._run}.{self.file_suffix}")):
+        for path in sorted(folder.glob(f"part-*-{self._run}.{self.file_suffix}")):
             _, epoch, number, _ = path.stem.split("-")
             if int(epoch) > sealed:
                 is_made_of_it = part is not None and int(number) == self._after.part_count - 1

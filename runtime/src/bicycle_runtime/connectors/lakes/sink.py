@@ -78,7 +78,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             is_away=table.is_away,
             given_up=self._unreachable,
         )
-        self._run = self._storage_id = ""
+        self._run = ""
         self._committed_epoch = -1  # Of this run, as far as this process knows.
         self._checks = RowChecks()
 
@@ -92,6 +92,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         Raises:
             TABLE_DIFFERS: the table has other columns.
             LAKE_HISTORY_AHEAD: the job begins behind the written epochs.
+            LAKE_TABLE_REPLACED: rows are held for a former table, which is gone.
             LAKE_UNREACHABLE: it cannot be opened.
         """
         with self._guard():
@@ -99,7 +100,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         if found is not None:
             self._refuse_other_columns(found.schema)
             self._checks_of(found)
-            self._check_history(found, state)
+            self._check_history(found, services, state)
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Make the table where it is missing, and choose the run.
@@ -110,7 +111,6 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             LAKE_UNREACHABLE: it cannot be opened or made.
         """
         self.resume(services, state)
-        self._storage_id = storage_id_of(services)
         with self._guard():
             self._table.make(self.columns.schema)
             found = _version_of(self._table)
@@ -118,8 +118,8 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         required = [field.name for field in found.schema if not field.nullable]
         self.columns = self.columns.requiring(required)
         self._checks = self._checks_of(found)
-        is_again = self._check_history(found, state)
-        self._run = run_of(state, self._storage_id, is_again=is_again)
+        is_again = self._check_history(found, services, state)
+        self._run = run_of(state, self.storage_id, is_again=is_again)
         self._committed_epoch = found.last_epoch(self._run)
 
     def writer(self) -> TableWriterFactory:
@@ -131,14 +131,13 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             roll_bytes=_STAGED_MAX,
         )
 
+    def target(self) -> dict[str, Any]:
+        """Return table and keys."""
+        return {"table": self._where, "keys": list(self._lake_options.keys)}
+
     def facts(self) -> dict[str, Any]:
-        """Return the data of a commit: run, location, table and keys."""
-        return {
-            "run": self._run,
-            "place": self._storage_id,
-            "table": self._where,
-            "keys": list(self._lake_options.keys),
-        }
+        """Return the run of a commit."""
+        return {"run": self._run}
 
     def complete(
         self, epoch: int, plans: Mapping[int, Completion], state: Mapping[str, Any]
@@ -154,9 +153,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         commit = Commit(
             job=self.services.job, run=state["run"], epoch=epoch, keys=tuple(state["keys"])
         )
-        table = self._table
-        if state["table"] != self._where:  # The job was changed since this epoch.
-            table = self.table_of(replace(self._lake_options, **state["table"]))
+        table = self._table_in(state)
         limit = AnswerLimit(self._lake_options.publish_timeout_ms, table.break_off)
         act = partial(self._commit, table, list(plans.values()), commit, limit)
         try:
@@ -175,6 +172,12 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """Release the table."""
         self.interrupt()
         self._table.close()
+
+    def _table_in(self, state: Mapping[str, Any]) -> LakeTable:
+        """Return the table of a state, which is another one where the job was changed since."""
+        if state["table"] == self._where:
+            return self._table
+        return self.table_of(replace(self._lake_options, **state["table"]))
 
     def _commit(
         self, table: LakeTable, plans: Sequence[Completion], commit: Commit, limit: AnswerLimit
@@ -302,14 +305,32 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
                 vertex=self.spec.vertex_id, table=self._table.name, problem=str(error)
             ) from error
 
-    def _check_history(self, found: LakeVersion, state: Mapping[str, Any]) -> bool:
+    def _check_history(
+        self, found: LakeVersion, services: DriverServices, state: Mapping[str, Any]
+    ) -> bool:
         """Return whether epochs are to be written again, as an older one was restored."""
-        if state.get("table") != self._where:
+        is_changed = state.get("table") != self._where
+        if is_changed and state.get("place") != storage_id_of(services):
             return False
-        return is_rewind(
-            state, found.last_epoch(state["run"]), self._lake_options.on_rewind,
-            LAKE_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=self._table.name,
-        )  # fmt: skip
+        versions = {self._table.name: found}
+        if is_changed and state["held"]["files"]:  # Held rows are written there.
+            former = self._table_in(state)
+            with self._guard():
+                there = former.look()
+            if there is None:
+                raise LAKE_TABLE_REPLACED(
+                    vertex=self.spec.vertex_id, table=former.name,
+                    problem="does not exist, but rows are held for it", epoch=state["epoch"],
+                )  # fmt: skip
+            versions[former.name] = there
+        rewinds = [
+            is_rewind(
+                state, version.last_epoch(state["run"]), self._lake_options.on_rewind,
+                LAKE_HISTORY_AHEAD, vertex=self.spec.vertex_id, table=name,
+            )
+            for name, version in versions.items()
+        ]  # fmt: skip
+        return any(rewinds)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

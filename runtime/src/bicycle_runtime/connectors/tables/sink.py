@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.connectors.open_age import OpenAge
+from bicycle_runtime.connectors.runs import storage_id_of
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.connectors.tables.held import (
     Completion,
@@ -70,7 +71,10 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         self._age = OpenAge(options.roll_ms)
         text = f"{self.columns.schema}\n{partitioning}"
         self._shape = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self._has_changed = self._holds_others = False
+        self.storage_id = ""
+        # The target of rows that must not be mixed with others: found at the start, and in use.
+        self._found: dict[str, Any] | None = None
+        self._former: dict[str, Any] | None = None
 
     @abstractmethod
     def complete(
@@ -85,16 +89,30 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         """
 
     @abstractmethod
+    def target(self) -> dict[str, Any]:
+        """Return the state's data about where and how rows are written, as plain JSON."""
+
+    @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return the state's data besides rows and plans, as plain JSON."""
+        """Return the state's data besides rows, plans and target, as plain JSON."""
 
     def resume(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Continue with the rows that a state holds; the begin of ``start``."""
+        """Continue with the rows that a state holds; the begin of ``start``.
+
+        They belong to the target that they were sealed for. A job that continues elsewhere writes
+        them to its own: the other job, which may go on, writes them there.
+        """
         self.services = services
+        self.storage_id = storage_id_of(services)
         held = HeldRows.from_json(state["held"]) if "held" in state else HeldRows()
         self._before = self._after = held
         self._prepared_epoch = -1
-        self._has_changed = state.get("shape", self._shape) != self._shape
+        target = self.target()
+        found = target
+        if state.get("place") == self.storage_id:
+            found = {name: state.get(name, value) for name, value in target.items()}
+        is_same = state.get("shape", self._shape) == self._shape and found == target
+        self._found = None if is_same else found
         if held.files:
             age_ms = max(services.clock.now_ms() - held.since_ms, 0)
             self._age.watch(held.since_ms, services.clock, age_ms=age_ms)
@@ -114,7 +132,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         """Decide which rows become visible, and which held files become one."""
         if epoch != self._prepared_epoch:
             self._prepared_epoch, self._before = epoch, self._after
-            self._holds_others, self._has_changed = self._has_changed, False
+            self._former, self._found = self._found, None
         options = self.table_options
         limits = HeldLimits(
             roll_rows=options.roll_rows,
@@ -122,8 +140,8 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
             open_bytes_max=options.open_bytes_max,
         )
         draft = HeldDraft(self._before, limits)
-        if self._holds_others:
-            draft.complete()  # Held rows have other columns, or other folders.
+        if self._former is not None:
+            draft.complete()  # Held rows have other columns, folders or another target.
         now_ms = self.services.clock.now_ms()
         files = in_subtask_order(staged)
         for file in files:
@@ -133,20 +151,29 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         if files:
             draft.join(f"{files[-1].path.rpartition('/')[0]}/joined-{epoch}.parquet")
         self._after = draft.held
+        target = self.target()
+        is_moved = bool(self._before.files) and self._former not in (None, target)
         return {
             "epoch": epoch,
             "shape": self._shape,
             "held": self._after.to_json(),
             "plans": [plan.to_json() for plan in draft.plans()],
+            **({"former": self._former} if is_moved else {}),
+            "place": self.storage_id,
+            **target,
             **self.facts(),
         }
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Carry out the plans of the epoch."""
+        """Carry out the plans of the epoch: the first is of a former target if there is one."""
         plans = dict(enumerate(map(plan_from_json, state.get("plans", ()))))
         completions = {
             number: plan for number, plan in plans.items() if isinstance(plan, Completion)
         }
+        if "former" in state:
+            # In a run of its own: one table may get both with the same epoch.
+            former = {**state, **state["former"], "run": f"{state['run']}.held"}
+            self.complete(epoch, {0: completions.pop(0)}, former)
         if completions:
             self.complete(epoch, completions, state)
         for plan in plans.values():
