@@ -91,11 +91,13 @@ class SavepointWriter:
         name: Name of the savepoint.
         now_ms: The time of day.
         sign: Returns the signature of a description; None makes an unsigned savepoint.
+        replaces_incomplete: Whether to replace an incomplete savepoint there: that of a crash, if
+            no other process makes one.
     """
 
     def __init__(
         self, source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int,
-        sign: Sign | None = None,
+        sign: Sign | None = None, replaces_incomplete: bool = False,
     ) -> None:  # fmt: skip
         self._source = source
         self._target = target
@@ -103,6 +105,7 @@ class SavepointWriter:
         self._name = name
         self._now_ms = now_ms
         self._sign = sign
+        self._replaces_incomplete = replaces_incomplete
         self._copied: list[CopiedFile] = []
 
     def begin(self) -> None:
@@ -112,7 +115,7 @@ class SavepointWriter:
             SAVEPOINT_TAKEN: something is there; it is left alone.
             COPY_REFUSED: a file is missing or damaged.
         """
-        _claim(self._target)
+        _claim(self._target, replaces_incomplete=self._replaces_incomplete)
         try:
             self._content = content_of(self._source, self._epoch)
             self._unlinked = link_files(self._source, self._target, self._content.fixed)
@@ -180,7 +183,7 @@ class SavepointWriter:
 
 def write_savepoint(
     source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int,
-    sign: Sign | None = None,
+    sign: Sign | None = None, replaces_incomplete: bool = False,
 ) -> Savepoint:  # fmt: skip
     """Make a savepoint of a job that does not run.
 
@@ -188,7 +191,10 @@ def write_savepoint(
         SAVEPOINT_TAKEN: something is there; it is left alone.
         COPY_REFUSED: a file is missing or damaged; nothing is left of the savepoint.
     """
-    writer = SavepointWriter(source, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign)
+    writer = SavepointWriter(
+        source, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign,
+        replaces_incomplete=replaces_incomplete,
+    )  # fmt: skip
     writer.begin()
     return writer.finish()
 
@@ -271,13 +277,15 @@ class _Version(msgspec.Struct, frozen=True):
     format_version: int
 
 
-def _claim(target: Storage) -> None:
+def _claim(target: Storage, *, replaces_incomplete: bool) -> None:
     """Take a place that nothing is in, at most once."""
-    if found := target.list(""):
+    found = target.list("")
+    is_incomplete = SAVEPOINT_CLAIM in found and SAVEPOINT_FILE not in found
+    if is_incomplete and replaces_incomplete:
+        _remove(target)
+    elif found:
         what = "a savepoint" if SAVEPOINT_FILE in found else "something"
-        what = (
-            "an incomplete savepoint" if what == "something" and SAVEPOINT_CLAIM in found else what
-        )
+        what = "an incomplete savepoint" if is_incomplete else what
         raise SAVEPOINT_TAKEN(url=target.url, found=what)
     try:  # With bytes of its own: equal ones are taken for ours, see ``Storage.create``.
         target.create(SAVEPOINT_CLAIM, secrets.token_bytes(8))

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from threading import Event
 
 import pytest
 
@@ -32,7 +33,7 @@ from bicycle_runtime.recovery.errors import (
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
-from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint
+from bicycle_runtime.recovery.savepoints import SavepointWriter, read_savepoint, verify_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.clock import ManualClock, SystemClock
 from bicycle_sdk.errors import OptionError
@@ -169,6 +170,41 @@ def test_a_running_job_is_asked_and_goes_on(running, harness):
     assert answer["epoch"] == 2
     assert read_savepoint(open_storage(answer["url"])).created_ms == NOW_MS
     assert sorted(harness.results("out")) == [("ada", 1), ("ada", 2), ("ada", 3), ("bob", 1)]
+
+
+def test_a_running_job_replaces_the_incomplete_savepoint_of_a_crash(running, harness, tmp_path):
+    harness.storage.write("savepoints/one/savepoint.unfinished", b"")
+    harness.storage.write("savepoints/one/state/left", b"")
+    (tmp_path / "elsewhere/one").mkdir(parents=True)
+    (tmp_path / "elsewhere/one/savepoint.unfinished").touch()
+
+    storage = open_storage(ask(running, harness)["url"])
+    assert verify_savepoint(storage).epoch == 2
+    assert not storage.exists("state/left")
+    with raises(SAVEPOINT_TAKEN):
+        ask(running, harness)
+    with raises(SAVEPOINT_TAKEN):  # Another job may be making it.
+        ask(running, harness, to=str(tmp_path / "elsewhere"))
+
+
+def test_a_request_for_the_savepoint_that_is_being_copied_gets_that_one(harness, monkeypatch):
+    savepoints = RunningSavepoints(harness.storage, job="job", clock=ManualClock(NOW_MS))
+    copying = Event()
+    finish = SavepointWriter.finish
+
+    def finish_later(writer):
+        assert copying.wait(20)
+        return finish(writer)
+
+    monkeypatch.setattr(SavepointWriter, "finish", finish_later)
+    answers = [savepoints.ask({"name": "one", "to": None}) for _ in range(2)]
+    savepoints.meet(harness.loop)
+    assert not any(answer.done() for answer in answers)
+    copying.set()
+    savepoints.wait()
+
+    assert answers[0].result() == answers[1].result()
+    assert verify_savepoint(open_storage(answers[0].result()["url"])).epoch == 2
 
 
 def test_a_running_job_seals_and_collects_while_its_files_are_copied(running, harness, tmp_path):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.ending import stop_job
 from bicycle_runtime.jobs.errors import (
     STATE_WOULD_BE_LOST,
@@ -14,7 +13,7 @@ from bicycle_runtime.jobs.errors import (
     UPGRADE_UNDERWAY,
 )
 from bicycle_runtime.jobs.operations.operation import OperationCall
-from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+from bicycle_runtime.jobs.savepoints.commands import known_savepoints, savepoint_of
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.notes import (
     forget_ended,
@@ -327,8 +326,10 @@ def test_an_upgrade_that_is_killed_at_its_savepoint_goes_on(site, monkeypatch, l
     report = upgrade(site, second, options=options)
 
     assert site.status.plugin_version == "2.0"
-    assert (report["savepoint"] == place.url) is (left == "a whole savepoint")
-    assert read_savepoint(open_storage(report["savepoint"])).epoch >= taken.epoch
+    assert report["savepoint"] == place.url
+    [listed] = known_savepoints(site.home, "job")
+    assert (listed.url, listed.problem) == (place.url, None)
+    assert read_savepoint(place).epoch >= taken.epoch
 
 
 @pytest.mark.extended

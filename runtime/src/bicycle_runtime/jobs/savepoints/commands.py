@@ -29,7 +29,7 @@ from bicycle_runtime.jobs.savepoints.paths import (
 )
 from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.layouts.paths import SAVEPOINT_CLAIM, SAVEPOINT_FILE, SAVEPOINTS
+from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.adoption import (
     AdoptedEpoch,
@@ -50,7 +50,6 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import (
-    delete_savepoint,
     read_savepoint,
     verify_savepoint,
     write_savepoint,
@@ -88,7 +87,8 @@ def create_savepoint(
 ) -> dict[str, Any]:  # fmt: skip
     """Take a savepoint of a job, which continues if it runs.
 
-    Of a job that has ended, it replaces an incomplete savepoint of its name in the job's folder.
+    It replaces an incomplete savepoint of its name in the job's folder. If the running job still
+    copies the files of that savepoint, as for a killed command, the result is that savepoint.
 
     Args:
         home: Where jobs are kept.
@@ -128,12 +128,11 @@ def create_savepoint(
         epoch = _last_epoch(storage, job=status.job)
         now_ms = clock.now_ms()
         name, target = new_savepoint_path(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
-        if to is None and target.exists(SAVEPOINT_CLAIM) and not target.exists(SAVEPOINT_FILE):
-            delete_savepoint(target)  # Of a crash: nobody else takes one under these locks.
         sign = signer(home, _key_file(home, status))
         savepoint = write_savepoint(
-            storage, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign
-        )
+            storage, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign,
+            replaces_incomplete=to is None,  # No other process takes one under these locks.
+        )  # fmt: skip
         return answer_of(savepoint, target)
 
 

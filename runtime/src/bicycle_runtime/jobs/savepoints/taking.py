@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.storage import Storage
@@ -48,6 +49,7 @@ class RunningSavepoints:
         self._signer = signer
         self._asked: list[tuple[Mapping[str, Any], _Answer]] = []
         self._copies: ThreadPoolExecutor | None = None
+        self._copying: dict[str, _Answer] = {}  # By URL.
 
     def ask(self, facts: Mapping[str, Any]) -> _Answer:
         """Take note of a request: ``name`` and ``to``, both maybe None. The answer comes later."""
@@ -88,9 +90,13 @@ class RunningSavepoints:
                 name, target = new_savepoint_path(
                     self._storage, epoch=epoch, name=facts["name"], to=facts["to"], now_ms=now_ms
                 )
+                if (copying := self._copying.get(target.url)) is not None:
+                    copying.add_done_callback(partial(_repeat, answer))
+                    return
                 writer = SavepointWriter(
                     self._storage, target, epoch=epoch, name=name, now_ms=now_ms,
                     sign=None if self._signer is None else self._signer(),
+                    replaces_incomplete=facts["to"] is None,  # Only this process takes one there.
                 )  # fmt: skip
                 writer.begin()
             except Exception as error:  # noqa: BLE001 - the command reports it; the job continues.
@@ -99,6 +105,8 @@ class RunningSavepoints:
             held = holding.pop_all()
         if self._copies is None:
             self._copies = ThreadPoolExecutor(1, thread_name_prefix="savepoint-copies")
+        self._copying[target.url] = answer
+        answer.add_done_callback(lambda _: self._copying.pop(target.url))
         self._copies.submit(self._finish, writer, target, held, answer)
 
     def _finish(
@@ -122,3 +130,11 @@ class RunningSavepoints:
         if isinstance(error, BicycleError):
             return error
         return SAVEPOINT_FAILED(job=self._job, reason=f"{type(error).__name__}: {error}")
+
+
+def _repeat(answer: _Answer, copied: _Answer) -> None:
+    """Answer a request for a savepoint of which the files were already being copied."""
+    if (error := copied.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(copied.result())

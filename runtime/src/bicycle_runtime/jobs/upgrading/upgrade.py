@@ -51,7 +51,7 @@ from bicycle_runtime.jobs.upgrading.notes import (
     write_upgrade,
 )
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
-from bicycle_runtime.recovery.errors import SavepointMissingError, SavepointUnfinishedError
+from bicycle_runtime.recovery.errors import SAVEPOINT_TAKEN
 from bicycle_runtime.recovery.savepoints import read_savepoint
 from bicycle_sdk.clock import Clock
 from bicycle_sdk.errors import BicycleError
@@ -242,19 +242,16 @@ class _Upgrade:
         """Take a savepoint, unless this upgrade took it before its process was killed."""
         name = f"upgrade-{self._note.token}"
         storage = savepoint_of(self._home, self._job, name)
-        with contextlib.suppress(SavepointMissingError):
-            try:
-                read_savepoint(storage)
-            except SavepointUnfinishedError:  # The job may still be copying its files.
-                name += f"-{self._clock.now_ms()}"
-            else:
-                self._note.savepoint = storage.url
-                return
-        taken = create_savepoint(
-            self._home, self._job, name=name, to=None,
-            clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS, is_hopeless=is_hopeless,
-        )  # fmt: skip
-        self._note.savepoint = str(taken["url"])
+        try:
+            create_savepoint(
+                self._home, self._job, name=name, to=None,
+                clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS, is_hopeless=is_hopeless,
+            )  # fmt: skip
+        except BicycleError as error:
+            if error.code != SAVEPOINT_TAKEN.code:
+                raise
+            read_savepoint(storage)
+        self._note.savepoint = storage.url
 
     def _hangs(self) -> bool:
         """Return whether the savepoint has waited for one epoch of the job for too long."""
