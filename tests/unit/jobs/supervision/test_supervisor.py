@@ -11,6 +11,7 @@ import sys
 import msgspec
 import pytest
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import StalledError
@@ -59,7 +60,12 @@ class Site:
         def begin(pid):
             before = self.folder.status()
             history = before.restarts if before is not None else []
-            facts = {"running_ms": 1, "restart_plan": plan, **fields}
+            facts = {
+                "pid_started": start_ticks(pid),
+                "running_ms": 1,
+                "restart_plan": plan,
+                **fields,
+            }
             status = status_of("job", pid=pid, **facts)
             status.restarts = history
             write_status(self.folder.status_path, status)
@@ -208,6 +214,14 @@ def test_a_job_that_somebody_else_runs_by_now_is_left_to_them(site):
 
     site.run()
     assert (site.status.pid, site.status.state) == (77, JobState.RUNNING)
+
+
+def test_a_job_whose_driver_by_now_has_the_id_of_a_former_one_is_left_alone(site):
+    site.life(ends=KILLED, pid_started=start_ticks(os.getpid()) + 1)
+
+    site.run()
+    assert (site.status.pid, site.status.state) == (1, JobState.RUNNING)
+    assert len(site.drivers) == 1
 
 
 def test_strategy_none_fails_at_the_first_death(site):

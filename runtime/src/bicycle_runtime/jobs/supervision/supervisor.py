@@ -80,7 +80,7 @@ class Supervisor:
         self._source = source
         self._wait = wait
         self._is_stopping = False
-        self._pids: set[int] = set()  # Of all drivers that have ended.
+        self._drivers: set[tuple[int, int]] = set()  # Process id and start time of all drivers.
         self._unwritten: JobStatus | None = None
 
     def run(self) -> int:
@@ -92,6 +92,7 @@ class Supervisor:
         start_count = 0
         while True:
             driver = self._start(start_count)
+            self._drivers.add((driver.pid, start_ticks(driver.pid)))
             code = self._watch(driver)
             delay_ms = self._settle(driver, code)
             if delay_ms is None or not self._pause(delay_ms):
@@ -119,8 +120,9 @@ class Supervisor:
         status = self._status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
         #    One that was killed before it wrote its status is not: the last word is of one of ours.
-        self._pids.add(driver.pid)
-        if status is None or status.pid not in self._pids or status.state.is_final:
+        if status is None or status.state.is_final:
+            return None
+        if (status.pid, status.pid_started) not in self._drivers:
             return None
         # 2. A driver that never ran has no strategy yet; the submitting command gets the error,
         #    unless the job is stopping.
