@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bicycle_runtime.base.faults import InjectedFault, arm_fault
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.control.requests import Inbox
@@ -38,8 +39,9 @@ def test_waiting_for_executors_or_a_lease_does_not_end_an_attempt(
         epoch_stall_timeout_ms=2 * limit_ms, lease_beat_ms=60_000,
     ).options  # fmt: skip
     shown = SimpleNamespace(
-        phase=lambda *_: contextlib.nullcontext(), advance=lambda *_, **__: None
-    )
+        phase=lambda *_: contextlib.nullcontext(), advance=lambda *_, **__: None,
+        take_publishing=lambda *_: None,
+    )  # fmt: skip
     dog = Dog()
     place = SimpleNamespace(job="job", storage=LocalStorage(str(tmp_path)))
     phases = Phases(dog, shown, options, place)
@@ -60,6 +62,29 @@ def test_waiting_for_executors_or_a_lease_does_not_end_an_attempt(
     assert dog.timeout_ms == expected(limit_ms, wait_ms)
     phases.take_loaded(2, 2, is_running=True)
     assert dog.timeout_ms == expected(2 * limit_ms, wait_ms)
+    phases.take_publishing(3, None, is_running=False)
+    assert dog.timeout_ms == expected(limit_ms, wait_ms)
+    phases.take_publishing(3, "out", is_running=True)
+    assert dog.timeout_ms == expected(limit_ms, wait_ms)
+    phases.take_publishing(3, "out", is_running=False)
+    assert dog.timeout_ms == expected(2 * limit_ms, wait_ms)
+
+
+def test_a_start_that_publishes_the_waiting_epoch_has_the_limit_of_an_epoch(tmp_path, monkeypatch):
+    beats, seen = [], []
+    monkeypatch.setattr(Watchdog, "beat", lambda _, *, timeout_ms=None: beats.append(timeout_ms))
+    plugin = tmp_path / "letters.py"
+    plugin.write_text(LETTERS)
+    options = {"watchdog_timeout_ms": 60_000, "epoch_stall_timeout_ms": 120_000}
+    job = LightJob(tmp_path, str(plugin), options=options)
+    arm_fault("before_publish")
+    with pytest.raises(InjectedFault):
+        job.run()
+    arm_fault("half_published", act=lambda: seen.append(beats[-1]))
+    job.run()
+
+    assert seen == [120_000]
+    assert beats[-1] == 60_000
 
 
 def test_requests_and_the_last_epoch_have_the_limit_of_an_epoch(tmp_path, monkeypatch):

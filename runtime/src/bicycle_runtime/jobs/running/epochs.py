@@ -111,7 +111,9 @@ class Epochs:
                 on_epoch=run.progress.take_epoch,
                 fence=run.lease,
                 followed=partial(followed_epoch, run.location.folder),
-                on_publishing=run.progress.take_publishing,
+                on_publishing=lambda epoch, sink: run.phases.take_publishing(
+                    epoch, sink, is_running=run.loop is not None
+                ),
                 wake=services.stop.wake,
                 on_loaded=lambda done, total: run.phases.take_loaded(
                     done, total, is_running=run.loop is not None

@@ -91,6 +91,19 @@ class Phases:
             self._watchdog.beat(timeout_ms=timeout_ms)
         self._progress.advance(self._location.storage.url, done, total, unit="bytes")
 
+    def take_publishing(self, epoch: int, sink: str | None, *, is_running: bool) -> None:
+        """Show which sink publishes an epoch; a start that publishes may take as long as an epoch.
+
+        Args:
+            epoch: The epoch.
+            sink: The sink, which may wait for its target system; None after the last sink.
+            is_running: Whether the job runs, so that the epochs are watched instead.
+        """
+        if not is_running:
+            timeout_ms = self._start_timeout_ms if sink is None else self._epoch_timeout_ms
+            self._watchdog.beat(timeout_ms=timeout_ms)
+        self._progress.take_publishing(epoch, sink)
+
     @property
     def _start_timeout_ms(self) -> int:
         return _longer(self._options.watchdog_timeout_ms, self._cluster_wait_ms)
