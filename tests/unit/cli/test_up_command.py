@@ -3,12 +3,15 @@
 import importlib.util
 import json
 import socket
+import tracemalloc
 import urllib.request
 
 import pytest
 
+from bicycle_runtime.cli.up import _why
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.service.address import read_address
+from bicycle_runtime.service.errors import SERVICE_GONE
 from tests.unit.jobs.job_samples import put_job
 
 
@@ -24,6 +27,21 @@ def test_a_detached_service_tells_why_it_did_not_start(shell):
     code, error = shell.error("up", "--host", "0.0.0.0", "--detach")
 
     assert (code, error["code"]) == (2, "BIC-2501")
+
+
+def test_only_the_end_of_a_long_log_is_read_for_that(tmp_path):
+    log = tmp_path / "log"
+    error = SERVICE_GONE(home="/home").to_json()
+    log.write_bytes(b"former\n" * 2**22 + json.dumps(error).encode() + b"\n")
+    tracemalloc.start()
+    try:
+        why = _why(log, 1)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert why.code == error["code"]
+    assert peak_bytes < 2**22
 
 
 def test_a_service_is_started_found_and_ended_while_jobs_go_on(shell):

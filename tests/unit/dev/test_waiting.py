@@ -1,9 +1,10 @@
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
-from bicycle_runtime.dev.waiting import hold_lock, wait_until
+from bicycle_runtime.dev.waiting import hold_lock, last_lines, wait_until
 from bicycle_sdk.clock import ManualClock
 from tests.waiting import PATIENCE_S
 
@@ -24,6 +25,21 @@ def test_waiting_ends_with_its_time():
 
     assert not wait_until(moving, timeout_s=1, clock=clock)
     assert clock.now_ms() == 1_200
+
+
+def test_only_the_end_of_a_long_log_is_read_for_its_last_lines(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("former\n" * 2**22 + "why\n\tat Main.java\n\n")
+    tracemalloc.start()
+    try:
+        lines = last_lines(log)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert lines[-2:] == ["former", "why"]
+    assert peak_bytes < 2**22
+    assert last_lines(tmp_path / "missing") == []
 
 
 def test_a_lock_has_one_holder(tmp_path):

@@ -52,7 +52,7 @@ def start_detached(
 
 
 def last_log_lines(path: Path) -> list[str]:
-    """Return the last lines of the output of ``start_detached``, at most 64 KiB."""
+    """Return the last lines of a log, at most 64 KiB."""
     with path.open("rb") as log:
         log.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
         return log.read().decode("utf-8", "replace").splitlines()

@@ -15,7 +15,13 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.processes import how_it_ended, send_signal, start_detached, wait_for_end
+from bicycle_runtime.base.processes import (
+    how_it_ended,
+    last_log_lines,
+    send_signal,
+    start_detached,
+    wait_for_end,
+)
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
 from bicycle_runtime.jobs.home import Home
@@ -209,8 +215,7 @@ def _start(served: Home, host: str, port: int, doors: dict[str, Any]) -> dict[st
 
 def _why(log_path: Path, code: int) -> Exception:
     """Return the error that the process left as the last line of its log."""
-    lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     try:
-        return error_from_json(json.loads(lines[-1]))
+        return error_from_json(json.loads(last_log_lines(log_path)[-1]))
     except (IndexError, ValueError, KeyError, TypeError):
         return SERVICE_START_FAILED(how=how_it_ended(code), log=str(log_path))

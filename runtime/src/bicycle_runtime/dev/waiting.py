@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bicycle_runtime.base.processes import last_log_lines
 from bicycle_sdk.clock import Clock, SystemClock
 
 _POLL_S = 0.1
@@ -72,7 +73,7 @@ _STACK_FRAME = "\tat "
 def last_lines(path: Path) -> list[str]:
     """Return the last informative lines of a file, or an empty list without a file."""
     with contextlib.suppress(OSError):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = last_log_lines(path)
         telling = [line for line in lines if line.strip() and not line.startswith(_STACK_FRAME)]
         return telling[-_LINE_COUNT:]
     return []

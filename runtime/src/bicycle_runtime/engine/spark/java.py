@@ -32,6 +32,7 @@ from bicycle_runtime.base.processes import (
     OPEN_FILES_MIN,
     how_it_ended,
     keep_niceness,
+    last_log_lines,
     open_files_max,
 )
 from bicycle_runtime.base.stacks import STACKS_VARIABLE
@@ -128,8 +129,7 @@ class StartingJava:
 
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
-            lines = self._log_path.read_text(errors="replace").splitlines()[-5:]
-            return "log: " + " | ".join(lines) + low_limits()
+            return "log: " + " | ".join(last_log_lines(self._log_path)[-5:]) + low_limits()
         return f"it wrote no log{low_limits()}"
 
 
