@@ -97,8 +97,13 @@ def test_a_neighbor_may_have_the_name_that_the_packed_module_would_have(script, 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("x = 1\n", "it has no job"), ("def (\n", "line 1"), (None, "No such file")],
-    ids=["no job", "no Python", "no file"],
+    [
+        ("x = 1\n", "it has no job"),
+        ("def (\n", "line 1"),
+        ("x = 1\ny = '\0'\n", "line 2"),
+        (None, "No such file"),
+    ],
+    ids=["no job", "no Python", "a null byte", "no file"],
 )
 def test_a_file_that_is_no_job_is_refused_in_words(script, tmp_path, text, problem):
     path = str(tmp_path / "none.py") if text is None else script(text)

@@ -241,6 +241,10 @@ def job_in(path: Path, content: str, function: str | None) -> tuple[str, str]:
 
 def _jobs_in(path: Path, content: str) -> dict[str, str]:
     """Return the names of the jobs in a file, by function."""
+    if (null := content.find("\0")) >= 0:  # The error of Python has no line.
+        line = content.count("\n", 0, null) + 1
+        problem = f"line {line}: source code cannot contain null bytes"
+        raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint="correct the line")
     try:
         tree = ast.parse(content, str(path))
     except SyntaxError as error:
