@@ -247,3 +247,14 @@ def test_changes_of_jobs_are_written_when_the_database_is_back(home, service, ca
 
     [first, *_] = service.history.state_changes("later")
     assert first.new == "FINISHED"
+
+
+def test_a_dismissal_is_written_when_the_database_is_back(home, service, caplog):
+    change(home, f"CREATE TRIGGER full BEFORE UPDATE OF dismissed ON jobs {ABORT}")
+    with caplog.at_level(logging.WARNING):
+        assert over(service, ask(service, "dismiss", "ended").id).state == "done"
+        logged(caplog, "findings_not_written")
+    assert service.history.known_rows()["ended"].dismissed is None
+    change(home, "DROP TRIGGER full")
+
+    until(lambda: service.history.known_rows()["ended"].dismissed, "the dismissal")

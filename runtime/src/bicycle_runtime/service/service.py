@@ -315,7 +315,5 @@ class Service:
     def _operation_done(self, operation: Operation) -> None:
         """Apply a finished operation to the shown state of its job, and look at the job."""
         if (dismissal := (operation.result or {}).get("dismissed")) is not None:
-            dismissed = json.dumps(dismissal)
-            self.history.note_dismissed(operation.job, dismissed)
-            self.watcher.note_dismissed(operation.job, dismissed)
+            self.watcher.note_dismissed(operation.job, json.dumps(dismissal))
         self.watcher.wake()

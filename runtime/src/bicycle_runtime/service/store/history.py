@@ -33,6 +33,7 @@ HISTORY = (
 )  # fmt: skip
 _PRUNE_S = 86_400
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
+_REMOVED_MS = 7 * 86_400_000  # For so long, as for samples, removed jobs have events and states.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
 )  # fmt: skip
@@ -175,6 +176,16 @@ def note_event(
     return number
 
 
+def _forget_removed(connection: Connection, *, before_ms: int) -> None:
+    """Delete what is known of jobs that were removed before a time, except for the last event."""
+    jobs = "(SELECT id FROM jobs WHERE removed_ms < ?)"
+    connection.execute(f"DELETE FROM state_changes WHERE job IN {jobs}", (before_ms,))
+    connection.execute(
+        f"DELETE FROM events WHERE job IN {jobs} AND id < (SELECT max(id) FROM events)",
+        (before_ms,),
+    )
+
+
 def _last_event(connection: Connection) -> int:
     row = connection.execute("SELECT coalesce(max(id), 0) AS id FROM events").fetchone()
     return int(row["id"])
@@ -201,7 +212,10 @@ class History:
         return {row["id"]: KnownRow(**dict(row)) for row in rows}
 
     def note(self, found: Iterable[Noted], removed: Iterable[str], *, at_ms: int) -> Future[int]:
-        """Write the findings of one look; the result is the last event's number, or 0."""
+        """Write the findings of one look; the result is the last event's number, or 0.
+
+        When jobs are removed, so are events and states of jobs that were removed a week before.
+        """
         noted, gone = tuple(found), tuple(removed)
 
         def work(connection: Connection) -> int:
@@ -210,6 +224,8 @@ class History:
                 last = max(last, _note(connection, each, at_ms=at_ms))
             for job in gone:
                 connection.execute("UPDATE jobs SET removed_ms = ? WHERE id = ?", (at_ms, job))
+            if gone:
+                _forget_removed(connection, before_ms=at_ms - _REMOVED_MS)
             return last
 
         return self._control.write(work)

@@ -101,6 +101,7 @@ class Watcher:
         self._seen: dict[str, _Seen] = {}
         self._rows: dict[str, KnownRow] = {}
         self._not_written: deque[Noted] = deque(maxlen=_NOT_WRITTEN_MAX)
+        self._not_dismissed: set[str] = set()  # Jobs whose dismissals wait for the database.
         self._is_ending = threading.Event()
         self._sampled_s = 0
         self._thread = threading.Thread(target=self._run, name="watch jobs", daemon=True)
@@ -125,10 +126,11 @@ class Watcher:
         self._process_ends.wake()
 
     def note_dismissed(self, job: str, dismissed: str) -> None:
-        """Show a job without its dismissed need for attention."""
+        """Show a job without its dismissed need for attention, and store that."""
         row = self._rows.get(job)
         if row is not None:
             self._rows[job] = replace(row, dismissed=dismissed)
+        self._write_dismissed(job, dismissed)
         self.wake()
 
     def _run(self) -> None:
@@ -173,6 +175,10 @@ class Watcher:
             former = self._not_written.pop()
             if (row := self._rows.get(former.row.id)) is not None:
                 noted.insert(0, replace(former, row=row))
+        for _ in range(len(self._not_dismissed)):
+            row = self._rows.get(self._not_dismissed.pop())
+            if row is not None and row.dismissed is not None:
+                self._write_dismissed(row.id, row.dismissed)
         if not noted and not removed:
             return
 
@@ -183,6 +189,16 @@ class Watcher:
             self._fleet.tell_news()
 
         self._history.note(noted, removed, at_ms=now_ms).add_done_callback(end)
+
+    def _write_dismissed(self, job: str, dismissed: str) -> None:
+        """Store that the problems of a job are dismissed, again after the next look if needed."""
+
+        def end(written: Future[None]) -> None:
+            if (error := written.exception()) is not None:
+                log_event(_LOG, "findings_not_written", level=logging.WARNING, error=error)
+                self._not_dismissed.add(job)
+
+        self._history.note_dismissed(job, dismissed).add_done_callback(end)
 
     def _look_at(self, job: str, stamp: tuple[int, int, int], now_ms: int) -> Noted | None:
         """Read the changes of one job, and return the findings to store."""
