@@ -35,6 +35,13 @@ class FunctionHookError(BicycleError):
     )
 
 
+class FunctionCloseError(FunctionHookError):
+    """``close`` of a function failed at the end of a job or of a worker."""
+
+    code = "BIC-1412"
+    fix = "correct close() of the function; the output of the job is not affected"
+
+
 class ErrorRateError(BicycleError):
     """More records failed than max_error_rate of the operator allows."""
 

@@ -1,9 +1,12 @@
 """The end of a job's functions: all are closed, whichever of them fail."""
 
+import re
+
 import pytest
 
+from bicycle_runtime.operators.errors import FunctionCloseError
 from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import AsyncFunction, Context
+from bicycle_sdk import AsyncFunction, Context, WindowFunction
 
 CLOSED: list[str] = []
 
@@ -30,14 +33,36 @@ def build(env):
 
 def test_a_function_that_fails_to_close_keeps_no_other_open_and_is_named():
     CLOSED.clear()
-    with pytest.raises(ConnectionError) as failed, Harness(build) as job:
+    with pytest.raises(FunctionCloseError) as failed, Harness(build) as job:
         job.push(["a"])
         job.run_epoch()
 
     assert CLOSED == ["first", "second", "last"]
-    assert str(failed.value) == "first"
-    assert failed.value.__notes__ == [
-        "in close() of operator 'first'",
-        "then ConnectionError: second",
-        "in close() of operator 'second'",
-    ]
+    error = failed.value
+    assert (error.code, error.facts["operator"]) == ("BIC-1412", "first")
+    assert error.summary.startswith("operator 'first': close() failed on the worker: Connection")
+    assert re.search(r'test_closing.py", line \d+, in close\n +raise Connection', error.summary)
+    [note] = error.__notes__
+    assert note.startswith("then FunctionCloseError: operator 'second': close() failed")
+
+
+class Counted(WindowFunction):
+    def process(self, elements, ctx):
+        return [len(elements)]
+
+    def close(self):
+        raise ConnectionError("gone")
+
+
+def test_a_window_function_that_fails_to_close_is_named():
+    def build_windows(env):
+        timed = env.add_source(script_source(str)).assign_timestamps(lambda _: 5)
+        words = timed.key_by(str)
+        words.tumbling_window(10).process(Counted()).uid("counted").collect("out")
+
+    with (
+        pytest.raises(FunctionCloseError, match=r"operator 'counted': close\(\)"),
+        Harness(build_windows) as job,
+    ):
+        job.push(["a"])
+        job.advance_watermark(10)

@@ -15,7 +15,11 @@ from bicycle_runtime.base.user_code import (
     until_failure,
     users_error,
 )
-from bicycle_runtime.operators.errors import FunctionFailedError, FunctionHookError
+from bicycle_runtime.operators.errors import (
+    FunctionCloseError,
+    FunctionFailedError,
+    FunctionHookError,
+)
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     AggregateFunction,
@@ -233,7 +237,9 @@ def test_a_function_that_exits_in_close_does_not_end_the_process():
         words.process(Leaves()).uid("leaving").collect("out")
 
     with (
-        pytest.raises(RuntimeError, match=r"SystemExit: so long in close\(\) of operator"),
+        pytest.raises(
+            FunctionCloseError, match=r"'leaving': close\(\) failed .*: SystemExit: so long"
+        ),
         Harness(job) as harness,
     ):
         harness.push(["good"])

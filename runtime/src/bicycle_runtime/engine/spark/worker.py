@@ -180,7 +180,10 @@ def close_workers() -> None:
         try:
             worker.close()
         except Exception as error:  # noqa: BLE001 - the job is over: the error can only be logged.
-            log_event(_LOG, "functions_not_closed", level=logging.WARNING, error=error)
+            others = getattr(error, "__notes__", [])
+            log_event(
+                _LOG, "functions_not_closed", level=logging.WARNING, error=error, others=others
+            )
 
 
 def _forget_frozen() -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.base.user_code import error_text, users_error
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.frames.frame import Frame
 from bicycle_runtime.frames.record_shapes import RecordShape
 from bicycle_runtime.frames.vectors import Refused
@@ -24,6 +24,7 @@ from bicycle_runtime.operators.batch import (
     SpreadLineage,
     without_gaps,
 )
+from bicycle_runtime.operators.errors import FunctionCloseError
 from bicycle_runtime.operators.functions.answers import (
     Asked,
     ColumnAnswer,
@@ -36,7 +37,7 @@ from bicycle_runtime.operators.metrics import Durations, MetricValues, grown_met
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import wait
 from bicycle_runtime.operators.user_calls.calls import Outcome
-from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import resolve, run_watched
 from bicycle_sdk.errors import FunctionResultError
 
@@ -293,21 +294,15 @@ class Operator(ABC):
         return []
 
     def close(self) -> None:
-        """Close the user's function, so that it releases its resources."""
-        function = getattr(self, "function", None)
-        if function is None or not hasattr(function, "close"):
-            return
-        try:
-            resolve(function.close)
-        except BaseException as error:
-            note = f"in close() of operator {self.uid!r}"
-            users_error(error).add_note(note)
-            if isinstance(error, Exception):
-                raise
-            text = (
-                f"{type(error).__qualname__}: {error_text(error)}"  # It must not end the process.
-            )
-            raise RuntimeError(f"{text} {note}") from error
+        """Close the user's function, so that it releases its resources.
+
+        Raises:
+            FunctionCloseError: it failed, or tried to end the process.
+        """
+        function: Any = getattr(self, "function", None)
+        if hasattr(function, "close"):
+            with user_hook(self.uid, "close()", error_type=FunctionCloseError):
+                resolve(function.close)
 
 
 class Stateful(ABC):

@@ -74,6 +74,7 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import WindowPlan
 
@@ -413,7 +414,8 @@ def close_all(closers: Iterable[Callable[[], object]]) -> None:
             if first is None:
                 first = error
                 continue
-            first.add_note(f"then {type(error).__name__}: {error}")
+            text = error.summary if isinstance(error, BicycleError) else str(error)
+            first.add_note(f"then {type(error).__name__}: {text}")
             for note in getattr(error, "__notes__", ()):
                 first.add_note(note)
     if first is not None:

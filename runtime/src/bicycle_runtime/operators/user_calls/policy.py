@@ -384,11 +384,13 @@ def _headers_of(lineage: SourceLineage, at: int) -> Headers | None:
 
 
 @contextlib.contextmanager
-def user_hook(operator: str, action: str) -> Iterator[None]:
+def user_hook(
+    operator: str, action: str, *, error_type: type[FunctionHookError] = FunctionHookError
+) -> Iterator[None]:
     """Wrap a hook of user code: our errors pass, others become ``FunctionHookError``.
 
     Raises:
-        FunctionHookError: the hook raised.
+        FunctionHookError: the hook raised; it is of ``error_type``.
     """
     LAST_POSITION.enter(operator)
     try:
@@ -397,7 +399,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
         raise
     except BaseException as error:
         text, _ = user_frames(users_error(error))
-        raise FunctionHookError(
+        raise error_type(
             operator=operator, action=action, exception=type(error).__qualname__,
             exception_message=error_text(error), user_traceback=text,
             whole_traceback=whole_trace(error),

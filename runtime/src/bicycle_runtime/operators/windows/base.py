@@ -190,8 +190,10 @@ class WindowOperator(Operator, Stateful, Timed):
     def next_timer_ms(self) -> int | None:
         return self.context.keyed.next_due_ms()
 
-    def close(self) -> None:
-        self.firing.close()
+    @property
+    def function(self) -> Any:
+        """The window function, or None."""
+        return self.firing.function
 
     def key_count(self) -> int:
         return self._store.key_count()

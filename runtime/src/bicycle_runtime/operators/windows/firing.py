@@ -210,11 +210,6 @@ class Firing:
         times = [end for end, some in zip(ends, listed, strict=True) for _ in some]
         return records, times
 
-    def close(self) -> None:
-        """Close the window function, so that it releases its resources."""
-        if hasattr(self.function, "close"):
-            resolve(self.function.close)
-
     def _aggregate(self, fired: Fired) -> WindowResult[Any, Any]:
         content = fired.content
         if self._keeps_records:
