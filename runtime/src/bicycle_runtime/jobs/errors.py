@@ -70,7 +70,7 @@ INSPECTION_FAILED = BicycleError.row(
     "BIC-1910",
     "the functions of plugin {plugin!r} cannot be inspected: {detail}",
     cause="The process that inspects the functions of a plugin returned no result.",
-    fix="run `bicycle plugins check {plugin}`; a new process must be able to load the functions",
+    fix="{hint}",
 )
 SCAFFOLD_REFUSED = BicycleError.row(
     "BIC-1911",

@@ -6,7 +6,8 @@ import pytest
 
 from bicycle_runtime.cli.plan import report_lines
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK
+from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
+from bicycle_runtime.jobs.inspection import reports
 from bicycle_runtime.jobs.inspection.child import describe_job, fixed_attributes
 from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
 from bicycle_sdk import (
@@ -433,3 +434,12 @@ def test_how_long_a_state_lives_is_shown_as_people_read_it():
         keyed.process_fn(Kept()).uid("f").sink_to(file_sink("out")).uid("out")
 
     assert any("TTL 30 min" in line for line in report_lines(report(build)))
+
+
+def test_a_slow_machine_is_not_taken_for_a_broken_plugin(monkeypatch):
+    def build(env):
+        env.from_collection(["a"]).map(str.upper).uid("upper").collect("out")
+
+    monkeypatch.setattr(reports, "_TIMEOUT_S", 0.01)
+    with raises(INSPECTION_FAILED, match=r"no result after 0.01 s\n.*the machine is less busy"):
+        inspect_job(bundle_of(build))

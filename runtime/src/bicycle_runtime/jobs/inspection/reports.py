@@ -24,7 +24,7 @@ from bicycle_runtime.state.values.schemas import Schema
 from bicycle_sdk.graph import JobGraph
 
 _MODULE = "bicycle_runtime.jobs.inspection.child"
-_TIMEOUT_S = 60
+_TIMEOUT_S = 300  # On a busy machine, imports alone may take a minute.
 _WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {
     "none": [],
     "keys": [("unbounded-state", "state grows with the number of different keys")],
@@ -206,7 +206,14 @@ def _ask(question: dict[str, Any], *, blobs: Sequence[bytes] = (), plugin: str) 
     try:
         return ask_child(_MODULE, question=question, blobs=blobs, timeout_s=_TIMEOUT_S)
     except NoAnswerError as error:
-        raise INSPECTION_FAILED(plugin=plugin, detail=str(error)) from None
+        hint = (
+            "repeat the command when the machine is less busy; if that does not help, move slow "
+            "work from the imports of the plugin to open() of a function"
+            if error.is_late
+            else f"run `bicycle plugins check {plugin}`; a new process must be able to load the "
+            "functions"
+        )
+        raise INSPECTION_FAILED(plugin=plugin, detail=str(error), hint=hint) from None
 
 
 def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
