@@ -60,6 +60,11 @@ EQUAL = [
     "day + INTERVAL '1' DAY", "INTERVAL '1' MONTH + day", "day - INTERVAL '1 month'",
     "DATE '2026-01-01' + INTERVAL '90' MINUTE", "to_timestamp(1.001)", "to_timestamp(1.009)",
     "to_timestamp(-1.009)",
+    # Whole numbers of more than 64 bits.
+    "a = 12345678901234567890123456789012346", "a IN (12345678901234567890123456789012345, 5)",
+    "a + 9223372036854775808", "a % -18446744073709551616",
+    "k + 9223372036854775806 = 9223372036854775808",
+    "CAST(12345678901234567890123456789012345 AS DECIMAL(38, 0))",
     # Decimals.
     "a % 7", "CAST('12345678901234567890123456789012.125' AS DECIMAL(38, 2))",
     "ceil(m)", "floor(m)", "round(m)",

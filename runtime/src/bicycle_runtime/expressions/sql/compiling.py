@@ -17,6 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 
 from bicycle_runtime.expressions.sql.computing import FAILURES, SqlRows
+from bicycle_runtime.expressions.sql.functions import DECIMAL_DIGITS_MAX
 from bicycle_runtime.expressions.sql.nested import path_steps, path_text
 from bicycle_runtime.expressions.sql.steps import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.expressions.sql.tree import (
@@ -428,9 +429,13 @@ _SPECIAL: Mapping[type[exp.Expr], Callable[[Translation, Any], Expression]] = {
 
 
 def _number(text: str) -> Expression:
-    if text.lstrip("-").isdecimal() and -_INT_MAX - 1 <= int(text) <= _INT_MAX:
+    """Return a BIGINT; a DECIMAL if a whole number has more than 64 bits; or a DOUBLE."""
+    digits = text.lstrip("-").lstrip("0")
+    if not text.lstrip("-").isdecimal() or len(digits) > DECIMAL_DIGITS_MAX:
+        return literal(float(text))
+    if -_INT_MAX - 1 <= int(text) <= _INT_MAX:
         return literal(int(text))
-    return literal(float(text))
+    return literal(str(int(text)), f"DECIMAL({len(digits)},0)")
 
 
 def _row_in(node: exp.Expr) -> exp.Expr:
