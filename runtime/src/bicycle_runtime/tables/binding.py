@@ -44,6 +44,7 @@ from bicycle_runtime.tables.plans import (
 )
 from bicycle_runtime.tables.python_functions import with_functions
 from bicycle_runtime.tables.rejections import (
+    check_clauses,
     check_select,
     check_union,
     is_nested,
@@ -117,6 +118,7 @@ class Binder:
         Raises:
             SqlProblem: it is wrong.
         """
+        check_clauses(query.tree, lambda node: offset_of(node, query.at))
         bound = with_functions(query.tree, self.catalog.functions)
         return _QueryBinder(self, query, {}).bind(bound)
 

@@ -10,8 +10,19 @@ from bicycle_runtime.tables.errors import SqlProblem
 from bicycle_runtime.tables.python_functions import called
 
 _CHANGES = "its rows would change later, which is not supported yet"
-# Clauses of SELECT that are bound.
-_BOUND = frozenset({"expressions", "from_", "where", "group", "having", "with_", "kind", "joins"})
+# Clauses that are bound; the parser accepts those of other systems, too.
+_BOUND: Mapping[type[exp.Expr], str] = {
+    exp.Select: "expressions from_ where group having with_ joins order limit offset",
+    exp.SetOperation: "this expression with_ distinct by_name order limit offset",
+    exp.Subquery: "this alias with_ order limit offset",
+    exp.Table: "this alias db catalog version",
+    exp.Join: "this on using side kind method",
+    exp.With: "expressions recursive",
+    exp.CTE: "this alias materialized",
+    exp.Ordered: "this desc nulls_first",
+    exp.Limit: "this expression limit_options offset",
+    exp.Offset: "this expression",
+}
 _CLAUSES: Mapping[str, str] = {
     "distinct": f"SELECT DISTINCT is not supported: {_CHANGES}; group by the columns in a window",
     "qualify": f"QUALIFY is not supported: {_CHANGES}",
@@ -20,9 +31,15 @@ _CLAUSES: Mapping[str, str] = {
     "sample": "TABLESAMPLE is not supported: results must not depend on chance",
     "pivots": "PIVOT is not supported",
     "hint": "hints are not supported",
+    "hints": "hints are not supported",
     "into": "SELECT INTO is not supported; write INSERT INTO table SELECT …",
     "locks": "FOR UPDATE is not supported",
     "connect": "CONNECT BY is not supported",
+    "joins": "joins in parentheses are not supported; write them one after another",
+    "expressions": "BY is not supported in LIMIT and OFFSET",
+    "kind": "SELECT AS is not supported; write SELECT with columns",
+    "key_expressions": "USING KEY is not supported",
+    "with_fill": "WITH FILL is not supported: a query returns rows of its input",
 }
 _WINDOWS = frozenset({"TUMBLE", "HOP", "SESSION"})
 _JOINS: Mapping[str, str] = {
@@ -64,8 +81,30 @@ def nested_problem(node: exp.Expr) -> str:
     return next(text for kind, text in _PARTS if isinstance(node, kind))
 
 
+def check_clauses(tree: exp.Expr, at: Callable[[exp.Expr], int]) -> None:
+    """Reject clauses of a query that are not supported.
+
+    Args:
+        tree: The query.
+        at: Returns the offset of a part.
+
+    Raises:
+        SqlProblem: there is one.
+    """
+    for node in tree.walk():
+        bound = next((words for kind, words in _BOUND.items() if isinstance(node, kind)), None)
+        for name, value in node.args.items():
+            if bound is None or not value or name in bound.split():
+                continue
+            parts = value if isinstance(value, list) else [value]
+            where = next((part for part in parts if isinstance(part, exp.Expr)), node)
+            word = name.strip("_").replace("_", " ").upper()
+            problem = _CLAUSES.get(name, f"{word} is not supported here")
+            raise SqlProblem(at(_find_located(where, node)), problem)
+
+
 def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
-    """Reject clauses of a SELECT that are not supported.
+    """Reject parts of a SELECT that are not supported.
 
     Args:
         node: The SELECT.
@@ -74,13 +113,6 @@ def check_select(node: exp.Select, at: Callable[[exp.Expr], int]) -> None:
     Raises:
         SqlProblem: there is one.
     """
-    for name, value in node.args.items():
-        if name in _BOUND or not value:
-            continue
-        parts = [part for part in (value if isinstance(value, list) else [value])]
-        where = next((part for part in parts if isinstance(part, exp.Expr)), node)
-        begin = at(_find_located(where, node))
-        raise SqlProblem(begin, _CLAUSES.get(name, f"{name.upper()} is not supported"))
     if not node.expressions:
         raise SqlProblem(at(node), "SELECT has no columns")
     for name in ("expressions", "where", "group", "having"):
@@ -187,9 +219,6 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "UNNEST needs a table: FROM table CROSS JOIN UNNEST(column) AS t (x)")
     if isinstance(node, exp.Values):
         raise SqlProblem(at, "VALUES is not supported in FROM; read a table")
-    inner = node.this if isinstance(node, exp.Subquery) else node
-    if inner.args.get("joins") and isinstance(inner, exp.Table):
-        raise SqlProblem(at, "joins in parentheses are not supported; write them one after another")
     if not isinstance(node, exp.Table):
         return
     if not isinstance(node.this, exp.Identifier):
@@ -202,6 +231,3 @@ def reject_source(node: exp.Expr, at: int) -> None:
         raise SqlProblem(at, "the name of a table has one part: there are no databases")
     if node.args.get("version"):
         raise SqlProblem(at, "FOR SYSTEM_TIME AS OF is possible in a join only")
-    for name in ("sample", "pivots", "laterals"):
-        if node.args.get(name):
-            raise SqlProblem(at, _CLAUSES[name])

@@ -304,6 +304,10 @@ class Translation:
         return literal(node.name) if node.args["is_string"] else _number(node.name)
 
     def _cast(self, node: exp.Expr) -> Expression:
+        if node.args.get("default"):
+            raise ValueError(
+                f"{node.sql(SqlDialect)}: DEFAULT is not supported; write coalesce(TRY_CAST(…), …)"
+            )
         wanted = type_named(node.args["to"].sql("postgres"))
         return cast(self.tree(node.this), wanted, is_try=isinstance(node, exp.TryCast))
 
