@@ -54,7 +54,7 @@ def split_order(node: exp.Expr, at: _At) -> Order | None:
         SqlProblem: a clause is not supported.
     """
     order, limit, offset = (node.args.get(name) for name in _CLAUSES)
-    if not (order or limit or offset):
+    if not isinstance(node, exp.Query) or not (order or limit or offset):
         return None
     keys, hidden = [] if order is None else order.expressions, list[exp.Expr]()
     limited, skipped = _limit(limit, at, at(node)), _count(offset, "OFFSET", at, at(node)) or 0
