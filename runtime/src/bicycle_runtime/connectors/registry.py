@@ -75,7 +75,7 @@ class ConnectorRegistry:
         return builtin.FORMER_WORDS.get(word, word)
 
     def is_same(self, word: str, other: str) -> bool:
-        """Return whether two words name one connector, as its former and its current word do."""
+        """Return whether two words, such as a former and a current, name one connector."""
         words = {self.current_word(word), self.current_word(other)}
         return any(
             len({table.get(each, each) for each in words}) == 1

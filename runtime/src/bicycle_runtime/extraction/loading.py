@@ -359,7 +359,7 @@ class Loading:
 
 
 def _key_hint(error: BaseException) -> str:
-    """Return what to do about a call that only a stream with keys has; empty for others."""
+    """Return the advice for a call that only keyed streams have; empty for others."""
     match error:
         case AttributeError(obj=DataStream(), name=str(name)) if hasattr(KeyedStream, name):
             return f": call .key_by(…) before .{name}(…)"

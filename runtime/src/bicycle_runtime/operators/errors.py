@@ -35,11 +35,12 @@ class FunctionHookError(BicycleError):
     )
 
 
-class FunctionCloseError(FunctionHookError):
-    """``close`` of a function failed at the end of a job or of a worker."""
-
-    code = "BIC-1412"
-    fix = "correct close() of the function; the output of the job is not affected"
+FUNCTION_NOT_CLOSED = FunctionHookError.row(
+    "BIC-1412",
+    FunctionHookError.message,
+    cause="``close`` of a function failed at the end of a job or of a worker.",
+    fix="correct close() of the function; the output of the job is not affected",
+)
 
 
 class ErrorRateError(BicycleError):

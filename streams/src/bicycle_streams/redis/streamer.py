@@ -56,7 +56,7 @@ class RedisAdmin(StreamAdmin):
         self._connection = connection
 
     async def list_streams(self) -> list[StreamKey]:
-        names = await self._told("*", self._connection.names, "*", action="list")
+        names = await self._run("*", self._connection.names, "*", action="list")
         return sorted({found[0] for found in map(stream_of, names) if found})
 
     async def describe(self, key: StreamKey) -> StreamInfo:
@@ -139,7 +139,7 @@ class RedisAdmin(StreamAdmin):
         raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
 
     async def _shards(self, key: StreamKey) -> dict[bytes, int]:
-        found = await self._told(key, self._connection.shards, [key])
+        found = await self._run(key, self._connection.shards, [key])
         kind = await self._ask(key, "TYPE", key)
         if kind not in (b"none", b"stream"):
             raise ADMIN_REFUSED(
@@ -169,12 +169,16 @@ class RedisAdmin(StreamAdmin):
         return waiting + int(group["pending"])
 
     async def _ask(self, key: StreamKey, *words: Any, action: str = "describe") -> Any:
-        return await self._told(key, self._connection.call, *words, action=action)
+        return await self._run(key, self._connection.call, *words, action=action)
 
-    async def _told(
+    async def _run(
         self, key: str, call: Callable[..., T], *words: Any, action: str = "describe"
     ) -> T:
-        """Return the result of a call on a thread; a refusal of the server is an error of ours."""
+        """Return the result of a call on a thread.
+
+        Raises:
+            ADMIN_REFUSED: the server rejected it.
+        """
         try:
             return await asyncio.to_thread(call, *words)
         except ResponseError as error:
@@ -184,7 +188,7 @@ class RedisAdmin(StreamAdmin):
 
 
 def _shard_info(shard_id: int, infos: list[dict[str, Any]], timestamps: Timestamps) -> ShardInfo:
-    """Return what is known of a shard; shard 0 may have two keys."""
+    """Return the numbers of a shard; shard 0 may have two keys."""
     message_count = sum(info["length"] for info in infos)
     ends = [(info["first-entry"], info["last-entry"]) for info in infos if info["last-entry"]]
     firsts = [_position_of(first[0], timestamps)[1] for first, _ in ends]

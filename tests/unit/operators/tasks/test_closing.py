@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bicycle_runtime.operators.errors import FunctionCloseError
+from bicycle_runtime.operators.errors import FunctionHookError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, Context, WindowFunction
 
@@ -33,7 +33,7 @@ def build(env):
 
 def test_a_function_that_fails_to_close_keeps_no_other_open_and_is_named():
     CLOSED.clear()
-    with pytest.raises(FunctionCloseError) as failed, Harness(build) as job:
+    with pytest.raises(FunctionHookError) as failed, Harness(build) as job:
         job.push(["a"])
         job.run_epoch()
 
@@ -43,7 +43,7 @@ def test_a_function_that_fails_to_close_keeps_no_other_open_and_is_named():
     assert error.summary.startswith("operator 'first': close() failed on the worker: Connection")
     assert re.search(r'test_closing.py", line \d+, in close\n +raise Connection', error.summary)
     [note] = error.__notes__
-    assert note.startswith("then FunctionCloseError: operator 'second': close() failed")
+    assert note.startswith("then FunctionHookError: operator 'second': close() failed")
 
 
 class Counted(WindowFunction):
@@ -61,7 +61,7 @@ def test_a_window_function_that_fails_to_close_is_named():
         words.tumbling_window(10).process(Counted()).uid("counted").collect("out")
 
     with (
-        pytest.raises(FunctionCloseError, match=r"operator 'counted': close\(\)"),
+        pytest.raises(FunctionHookError, match=r"operator 'counted': close\(\)"),
         Harness(build_windows) as job,
     ):
         job.push(["a"])

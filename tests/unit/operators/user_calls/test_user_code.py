@@ -16,7 +16,6 @@ from bicycle_runtime.base.user_code import (
     users_error,
 )
 from bicycle_runtime.operators.errors import (
-    FunctionCloseError,
     FunctionFailedError,
     FunctionHookError,
 )
@@ -238,7 +237,7 @@ def test_a_function_that_exits_in_close_does_not_end_the_process():
 
     with (
         pytest.raises(
-            FunctionCloseError, match=r"'leaving': close\(\) failed .*: SystemExit: so long"
+            FunctionHookError, match=r"'leaving': close\(\) failed .*: SystemExit: so long"
         ),
         Harness(job) as harness,
     ):

@@ -200,7 +200,7 @@ def run_of(state: Mapping[str, Any]) -> str:
 
 
 def path_of(state: Mapping[str, Any], storage_id: str, own: str) -> str:
-    """Return the output of an epoch: another than our own where the job was changed since.
+    """Return the output of an epoch: not our own if the job was changed since.
 
     A job that continues elsewhere has only its own: the other job, which may go on, has the former.
     """
@@ -208,7 +208,7 @@ def path_of(state: Mapping[str, Any], storage_id: str, own: str) -> str:
 
 
 def former_paths(state: Mapping[str, Any], storage_id: str) -> set[str]:
-    """Return the outputs of a job's last epoch, as far as something may be not visible there."""
+    """Return the outputs of the last epoch in which something may be not visible yet."""
     is_open = state.get("open") or state.get("held", {}).get("files")
     if not (is_open or state.get("plans")):
         return set()

@@ -288,7 +288,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         }
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Carry out the epoch's part plans in order, the first in a former directory if any.
+        """Carry out the part plans of an epoch, the first in a former directory if any.
 
         Raises:
             OUTPUT_TAKEN_OVER: a later run has started; an old plan would cut its open part.

@@ -174,7 +174,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         self._table.close()
 
     def _table_in(self, state: Mapping[str, Any]) -> LakeTable:
-        """Return the table of a state, which is another one where the job was changed since."""
+        """Return the table of a state: another one if the job was changed since."""
         if state["table"] == self._where:
             return self._table
         return self.table_of(replace(self._lake_options, **state["table"]))

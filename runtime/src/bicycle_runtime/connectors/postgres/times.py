@@ -37,7 +37,7 @@ def load_unreadable_times(context: psycopg.abc.AdaptContext) -> None:
 
 
 def unreadable_time(row: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a row that has such a date or time, or None."""
+    """Return the reason why a row with such a date or time is refused, or None."""
     for name, value in row.items():
         if any(isinstance(item, _UnreadableTime) for item in _items_of(value)):
             return f"column {name!r} contains a date or time that Python does not have: {value}"

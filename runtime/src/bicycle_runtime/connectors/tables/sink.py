@@ -165,7 +165,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         }
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Carry out the plans of the epoch: the first is of a former target if there is one."""
+        """Carry out the plans of an epoch, the first for a former target if any."""
         plans = dict(enumerate(map(plan_from_json, state.get("plans", ()))))
         completions = {
             number: plan for number, plan in plans.items() if isinstance(plan, Completion)

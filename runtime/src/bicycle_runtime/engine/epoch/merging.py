@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
 from bicycle_runtime.contract import HoldsBackOutput, Slice, SnapshotsState, StagedFile
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of, renumbered_loops
-from bicycle_runtime.engine.resuming.restoring import (
-    connector_words,
-    refuse_lost_state,
-    refuse_newer_connectors,
-    restored_states,
-    without_replaced,
-)
-from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
+from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
+from bicycle_runtime.engine.resuming.restoring import connector_words
 from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord, TimeRecord
 from bicycle_runtime.layouts.state import OperatorStateMetadata, RangeState
 from bicycle_runtime.operators.tasks.orders import LetterOrder
@@ -145,39 +138,6 @@ def plan_record(setup: JobSetup, *, now_ms: int, is_finished: bool) -> PlanRecor
         parallelism={vertex.id: vertex.parallelism for vertex in setup.graph.vertices},
         now_ms=now_ms,
         is_finished=is_finished,
-    )
-
-
-def first_manifest(
-    setup: JobSetup, sealed: Manifest, *, is_published: bool = True, has_outputs: bool = True
-) -> Manifest:
-    """Return the manifest that a run begins with; refuse one that does not fit the job.
-
-    Args:
-        setup: The job.
-        sealed: The last sealed manifest.
-        is_published: Whether that is published.
-        has_outputs: Whether its output is that of this job; otherwise another job publishes it.
-
-    Raises:
-        CONNECTOR_STATE_NEWER: a newer version of a source or sink wrote its state.
-        STATE_LOST: the job would lose state, offsets or output, and that is not allowed.
-        SCHEMA_REFUSED: it cannot read a state.
-    """
-    job, allows_dropped = setup.job_id, setup.allows_dropped_state
-    refuse_lost_state(
-        sealed, setup.graph, job=job, allows_dropped=allows_dropped,
-        sinks=setup.sinks if has_outputs else None, is_published=is_published,
-    )  # fmt: skip
-    own = without_replaced(sealed, setup.graph)
-    refuse_newer_connectors(own, setup.sources, setup.sinks, job)
-    return replace(
-        own if has_outputs else sealed,
-        state_metadata=initial_state_metadata(
-            sealed, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
-        ),
-        states=restored_states(sealed, setup.plan, job=job, allows_dropped=allows_dropped),
-        feedback=renumbered_loops(sealed, setup.graph, job=job, allows_dropped=allows_dropped),
     )
 
 

@@ -28,13 +28,7 @@ from bicycle_runtime.contract import (
     Waiting,
 )
 from bicycle_runtime.engine.epoch.failures import run_unmixed
-from bicycle_runtime.engine.epoch.merging import (
-    EpochWork,
-    first_manifest,
-    merge_ends,
-    next_manifest,
-    plan_record,
-)
+from bicycle_runtime.engine.epoch.merging import EpochWork, merge_ends, next_manifest, plan_record
 from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import (
     BegunEpoch,
@@ -60,6 +54,7 @@ from bicycle_runtime.engine.loop.rescaling import Topology
 from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators, require_bounded
+from bicycle_runtime.engine.resuming.state_metadata import first_manifest
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport

@@ -186,7 +186,7 @@ def prepare_job(
 
 
 def makes_letters(graph: JobGraph) -> bool:
-    """Return whether records that fail become dead letters, which have a sink of their own."""
+    """Return whether failed records become dead letters, which have their own sink."""
     return any(each.on_error.action is ErrorAction.DEAD_LETTER for each in graph.vertices)
 
 

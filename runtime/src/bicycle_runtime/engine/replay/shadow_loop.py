@@ -20,7 +20,6 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import SourceReader
 from bicycle_runtime.engine.epoch.failures import run_unmixed
 from bicycle_runtime.engine.epoch.merging import (
-    first_manifest,
     merge_ends,
     merge_feedback,
     merge_state_metadata,
@@ -39,6 +38,7 @@ from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators
 from bicycle_runtime.engine.replay.recording import RecordingFactory, SinkInput
 from bicycle_runtime.engine.replay.rereading import within
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
+from bicycle_runtime.engine.resuming.state_metadata import first_manifest
 from bicycle_runtime.operators.shard_times import joined_times
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import TimeOrder

@@ -126,7 +126,7 @@ def lost_state(
 
 
 def connector_words(graph: JobGraph) -> dict[str, str]:
-    """Return the word of each connector by uid; of a stand-in in tests, the real one."""
+    """Return the word of each connector by uid; in tests that of the replaced one."""
     words = {}
     for vertex in graph.vertices:
         if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK):

@@ -1,4 +1,4 @@
-"""The state metadata at the start of a run, from manifest and code.
+"""The manifest that a run begins with, and its state metadata.
 
 It is decided before connectors are started and before anything is written: unreadable state is
 refused, with both schemas; a loss of state is refused unless it is allowed.
@@ -6,11 +6,20 @@ refused, with both schemas; a loss of state is refused unless it is allowed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import cloudpickle
 from msgspec.structs import replace
 
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
+from bicycle_runtime.engine.resuming.restoring import (
+    refuse_lost_state,
+    refuse_newer_connectors,
+    restored_states,
+    without_replaced,
+)
 from bicycle_runtime.layouts.state import OperatorStateMetadata, SchemaVersion, StateMetadata
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator, declared_operator
@@ -124,3 +133,36 @@ def initial_state_metadata(
         lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
         raise STATE_LOST(job=job, lost=lost, instead="")
     return state_metadata
+
+
+def first_manifest(
+    setup: JobSetup, sealed: Manifest, *, is_published: bool = True, has_outputs: bool = True
+) -> Manifest:
+    """Return the manifest that a run begins with; reject one that does not fit.
+
+    Args:
+        setup: The job.
+        sealed: The last sealed manifest.
+        is_published: Whether that is published.
+        has_outputs: Whether its output is that of this job; otherwise another job publishes it.
+
+    Raises:
+        CONNECTOR_STATE_NEWER: a newer version of a source or sink wrote its state.
+        STATE_LOST: the job would lose state, offsets or output, and that is not allowed.
+        SCHEMA_REFUSED: it cannot read a state.
+    """
+    job, allows_dropped = setup.job_id, setup.allows_dropped_state
+    refuse_lost_state(
+        sealed, setup.graph, job=job, allows_dropped=allows_dropped,
+        sinks=setup.sinks if has_outputs else None, is_published=is_published,
+    )  # fmt: skip
+    own = without_replaced(sealed, setup.graph)
+    refuse_newer_connectors(own, setup.sources, setup.sinks, job)
+    return dataclasses.replace(
+        own if has_outputs else sealed,
+        state_metadata=initial_state_metadata(
+            sealed, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
+        ),
+        states=restored_states(sealed, setup.plan, job=job, allows_dropped=allows_dropped),
+        feedback=renumbered_loops(sealed, setup.graph, job=job, allows_dropped=allows_dropped),
+    )

@@ -92,7 +92,7 @@ class Phases:
         self._progress.advance(self._location.storage.url, done, total, unit="bytes")
 
     def take_publishing(self, epoch: int, sink: str | None, *, is_running: bool) -> None:
-        """Show which sink publishes an epoch; a start that publishes may take as long as an epoch.
+        """Show which sink publishes an epoch; the start may take as long as an epoch.
 
         Args:
             epoch: The epoch.

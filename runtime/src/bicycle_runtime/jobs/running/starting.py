@@ -12,12 +12,9 @@ from collections.abc import Iterator
 
 from bicycle_runtime.base.storage import LocalStorage, require_atomic_create
 from bicycle_runtime.contract import ChecksBeforeStart
-from bicycle_runtime.engine.epoch.merging import first_manifest
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.resuming.operator_ids import (
-    last_operator_ids,
-    with_operator_ids,
-)
+from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
+from bicycle_runtime.engine.resuming.state_metadata import first_manifest
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer, require_identity

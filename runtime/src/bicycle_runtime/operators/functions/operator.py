@@ -24,7 +24,7 @@ from bicycle_runtime.operators.batch import (
     SpreadLineage,
     without_gaps,
 )
-from bicycle_runtime.operators.errors import FunctionCloseError
+from bicycle_runtime.operators.errors import FUNCTION_NOT_CLOSED
 from bicycle_runtime.operators.functions.answers import (
     Asked,
     ColumnAnswer,
@@ -297,11 +297,11 @@ class Operator(ABC):
         """Close the user's function, so that it releases its resources.
 
         Raises:
-            FunctionCloseError: it failed, or tried to end the process.
+            FUNCTION_NOT_CLOSED: it failed, or tried to end the process.
         """
         function: Any = getattr(self, "function", None)
         if hasattr(function, "close"):
-            with user_hook(self.uid, "close()", error_type=FunctionCloseError):
+            with user_hook(self.uid, "close()", kind=FUNCTION_NOT_CLOSED):
                 resolve(function.close)
 
 

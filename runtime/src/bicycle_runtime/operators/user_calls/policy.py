@@ -33,7 +33,7 @@ from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_o
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX
-from bicycle_sdk.errors import BicycleError, printable
+from bicycle_sdk.errors import BicycleError, ErrorRow, printable
 from bicycle_sdk.failures import BACKOFF_MS_MAX
 from bicycle_sdk.graph import ErrorAction
 from bicycle_sdk.state import Timer
@@ -385,12 +385,15 @@ def _headers_of(lineage: SourceLineage, at: int) -> Headers | None:
 
 @contextlib.contextmanager
 def user_hook(
-    operator: str, action: str, *, error_type: type[FunctionHookError] = FunctionHookError
+    operator: str,
+    action: str,
+    *,
+    kind: type[FunctionHookError] | ErrorRow[FunctionHookError] = FunctionHookError,
 ) -> Iterator[None]:
-    """Wrap a hook of user code: our errors pass, others become ``FunctionHookError``.
+    """Wrap a hook of user code: our errors pass, others become ``kind``.
 
     Raises:
-        FunctionHookError: the hook raised; it is of ``error_type``.
+        FunctionHookError: the hook raised.
     """
     LAST_POSITION.enter(operator)
     try:
@@ -399,7 +402,7 @@ def user_hook(
         raise
     except BaseException as error:
         text, _ = user_frames(users_error(error))
-        raise error_type(
+        raise kind(
             operator=operator, action=action, exception=type(error).__qualname__,
             exception_message=error_text(error), user_traceback=text,
             whole_traceback=whole_trace(error),

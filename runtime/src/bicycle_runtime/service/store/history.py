@@ -177,7 +177,7 @@ def note_event(
 
 
 def _forget_removed(connection: Connection, *, before_ms: int) -> None:
-    """Delete what is known of jobs that were removed before a time, except for the last event."""
+    """Delete all but the last event of jobs that were removed before a time."""
     jobs = "(SELECT id FROM jobs WHERE removed_ms < ?)"
     connection.execute(f"DELETE FROM state_changes WHERE job IN {jobs}", (before_ms,))
     connection.execute(

@@ -191,7 +191,7 @@ class Watcher:
         self._history.note(noted, removed, at_ms=now_ms).add_done_callback(end)
 
     def _write_dismissed(self, job: str, dismissed: str) -> None:
-        """Store that the problems of a job are dismissed, again after the next look if needed."""
+        """Store that the problems of a job are dismissed; repeat it after a failure."""
 
         def end(written: Future[None]) -> None:
             if (error := written.exception()) is not None:
