@@ -157,7 +157,10 @@ def test_a_job_that_begins_elsewhere_comes_to_what_an_uninterrupted_one_does(
         before, now_ms = collected(first), first.clock.now_ms()
         old_place = first.storage.url.encode()
         storage = open_storage(url)
-        assert not [path for path in storage.list("") if old_place in storage.read(path)]
+        # The sink only compares it, to know that the job has moved.
+        compared = b'"place":"%s/connectors/files"' % old_place
+        contents = {path: storage.read(path).replace(compared, b"") for path in storage.list("")}
+        assert not [path for path, content in contents.items() if old_place in content]
     url = move(site, url)
 
     with site.harness(url) as second:
