@@ -1,5 +1,5 @@
 WITH marked AS (
-  SELECT bidder, dateTime, dateTime >= lag(dateTime) OVER w + INTERVAL '10 seconds' AS is_new
+  SELECT bidder, dateTime, dateTime > lag(dateTime) OVER w + INTERVAL '10 seconds' AS is_new
   FROM bid WINDOW w AS (PARTITION BY bidder ORDER BY dateTime)
 ), numbered AS (
   SELECT *, count(*) FILTER (WHERE is_new) OVER (PARTITION BY bidder ORDER BY dateTime) AS number
