@@ -207,14 +207,13 @@ def path_of(state: Mapping[str, Any], storage_id: str, own: str) -> str:
     return str(state.get("path", own)) if state.get("place") == storage_id else own
 
 
-def former_paths(state: Mapping[str, Any], storage_id: str) -> set[str]:
-    """Return the outputs of the last epoch in which something may be not visible yet."""
+def output_paths(state: Mapping[str, Any], storage_id: str, own: str) -> list[str]:
+    """Return our output, and former ones where something may not be visible yet."""
     is_open = state.get("open") or state.get("held", {}).get("files")
     if not (is_open or state.get("plans")):
-        return set()
+        return [own]
     states = (state, {**state, **state.get("former", {})})
-    paths = (path_of(each, storage_id, "") for each in states)
-    return {path for path in paths if path}
+    return [own, *sorted({path_of(each, storage_id, own) for each in states} - {own})]
 
 
 def new_run(services: DriverServices, names: Iterable[str]) -> str:

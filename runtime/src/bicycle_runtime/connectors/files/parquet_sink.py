@@ -30,8 +30,8 @@ from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE, TABLE_DIFFERS
 from bicycle_runtime.connectors.files.ownership import (
     MADE,
     OutputClaim,
-    former_paths,
     new_run,
+    output_paths,
     path_of,
     run_of,
 )
@@ -166,8 +166,8 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
 
     def _outputs(self, state: Mapping[str, Any], storage_id: str) -> list[Storage]:
         """Return the output, and former ones whose rows may not be visible yet."""
-        former = former_paths(state, storage_id) - {self._output.url}
-        return [self._output, *map(open_storage, sorted(former))]
+        _, *former = output_paths(state, storage_id, self._output.url)
+        return [self._output, *map(open_storage, former)]
 
     def _write_folder(
         self, output: Storage, begin: str, file_rows: int, folder: FolderRows

@@ -27,8 +27,8 @@ from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWrite
 from bicycle_runtime.connectors.files.ownership import (
     MADE,
     OutputClaim,
-    former_paths,
     new_run,
+    output_paths,
     path_of,
     run_of,
 )
@@ -333,8 +333,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
 
     def _folders(self, state: Mapping[str, Any], storage_id: str) -> list[Path]:
         """Return the output directory, and former ones whose parts may not be visible yet."""
-        former = former_paths(state, storage_id) - {str(self._folder)}
-        return [self._folder, *map(Path, sorted(former))]
+        return list(map(Path, output_paths(state, storage_id, str(self._folder))))
 
     def _prove_writable(self, folder: Path) -> None:
         try:

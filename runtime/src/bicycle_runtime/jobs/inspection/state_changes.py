@@ -15,7 +15,6 @@ from bicycle_runtime.base.thread_safe_types import prepare_type
 from bicycle_runtime.engine.planning.setup import makes_letters
 from bicycle_runtime.engine.resuming.operator_ids import lost_loops
 from bicycle_runtime.engine.resuming.restoring import (
-    lost_operators,
     lost_state,
     replaced_connectors,
     without_replaced,
@@ -94,20 +93,21 @@ def state_changes(origin: AdoptedEpoch, bundle: JobBundle, report: JobReport) ->
     newer = _newer_connectors(without_replaced(manifest, bundle.graph), report)
     found += newer
     refused = {each.operator for each in newer}
+    lost = lost_state(manifest, bundle.graph, sinks=_sinks(bundle.graph))
     found += [
         OperatorChange(
             operator=uid,
             verdict="kept",
-            details=(f"continues at {_offset_words(manifest.offsets[uid])}",),
+            details=(f"continues at {_offset_words(shards)}",),
         )
-        for uid in _sources(manifest, bundle)
-        if uid not in refused
+        for uid, shards in manifest.offsets.items()
+        if shards and uid not in lost and uid not in refused
     ]
     found += [
         OperatorChange(
             operator=uid, verdict="dropped", details=(_lost_words(manifest, bundle.graph, uid),)
         )
-        for uid in lost_state(manifest, bundle.graph, sinks=_sinks(bundle.graph))
+        for uid in lost
     ]  # fmt: skip
     found += [
         OperatorChange(
@@ -203,12 +203,6 @@ def _newer_connectors(manifest: Manifest, report: JobReport) -> list[OperatorCha
         for each in report.connectors
         if (found := manifest.connector_versions.get(each.operator, 1)) > each.state_version
     ]
-
-
-def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
-    """Return the sources with progress that the graph still has."""
-    lost = lost_operators(manifest, bundle.graph)
-    return [uid for uid, shards in manifest.offsets.items() if shards and uid not in lost]
 
 
 def _sinks(graph: JobGraph) -> set[str]:
